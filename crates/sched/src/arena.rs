@@ -1,0 +1,92 @@
+//! Storage that grows by chunks: elements never move and growing never copies, so no insertion pauses.
+
+use std::ops::{Index, IndexMut};
+
+/// The name of nothing, where a 32-bit name is expected.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A chunked arena: elements are named by 32-bit indices and freed ones are reused.
+///
+/// `N`, the elements per chunk, is a power of two picked so that a chunk stays below the size at which
+/// allocators go to the kernel for each piece.
+#[derive(Clone, Debug)]
+pub(crate) struct Arena<T, const N: usize> {
+    chunks: Vec<Box<[T; N]>>,
+    used: u32,
+    free: Vec<u32>,
+}
+
+impl<T, const N: usize> Default for Arena<T, N> {
+    fn default() -> Self {
+        assert!(N.is_power_of_two());
+        Arena {
+            chunks: Vec::new(),
+            used: 0,
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T: Clone, const N: usize> Arena<T, N> {
+    /// Stores `value` and returns its name.
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self[index] = value;
+            return index;
+        }
+        let index = self.used;
+        assert!(index < NONE, "arena is full: 2^32 elements");
+        if index as usize / N == self.chunks.len() {
+            let chunk = vec![value; N].into_boxed_slice();
+            // The slice has N elements, so the conversion cannot fail.
+            self.chunks.push(chunk.try_into().ok().expect("N elements"));
+        } else {
+            self[index] = value;
+        }
+        self.used += 1;
+        index
+    }
+
+    /// Gives `index` back. Its content stays readable until it is reused.
+    pub(crate) fn free(&mut self, index: u32) {
+        debug_assert!(index < self.used);
+        self.free.push(index);
+    }
+
+    /// How many names were ever handed out at the same time.
+    pub(crate) fn capacity_used(&self) -> u32 {
+        self.used
+    }
+}
+
+impl<T, const N: usize> Index<u32> for Arena<T, N> {
+    type Output = T;
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        &self.chunks[index as usize / N][index as usize % N]
+    }
+}
+
+impl<T, const N: usize> IndexMut<u32> for Arena<T, N> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.chunks[index as usize / N][index as usize % N]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_names_are_reused_and_others_keep_their_value() {
+        let mut arena = Arena::<u64, 4>::default();
+        let names: Vec<u32> = (0..10).map(|v| arena.insert(v)).collect();
+        arena.free(names[3]);
+        assert_eq!(arena.insert(33), names[3]);
+        assert_eq!(arena.capacity_used(), 10);
+        for (v, &name) in names.iter().enumerate().filter(|(v, _)| *v != 3) {
+            assert_eq!(arena[name], v as u64);
+        }
+    }
+}
