@@ -1,65 +1,475 @@
-//! wip placeholder: a plain FIFO with the final interface, replaced soon.
-use crate::*;
-use presagio_core::*;
-use std::collections::{BTreeMap, VecDeque};
+//! The scheduler: what a service talks to.
+//!
+//! One request's way: [`Scheduler::submit`] enters it in the book; the guard holds it while it overlaps
+//! unfinished requests that it must not overtake; then the current policy has it. [`Scheduler::next`] asks the
+//! policies, or takes a request out of turn that has waited beyond the starvation bound, and dispatches a
+//! batch. [`Scheduler::finish`] strikes its requests out, one by one, which may free held ones.
+//!
+//! Each policy in use has a *lane*. After a switch another lane takes what arrives; the old one is served
+//! first and goes when it has run dry.
+
+use crate::arena::Arena;
+use crate::batch::{Batch, Next, Part, Ticket};
+use crate::book::{Book, Slot, State, home_of};
+use crate::foresight::{Predicted, ServiceTime};
+use crate::guard::Guard;
+use crate::overdue::Overdue;
+use crate::policy::{self, Choice, Policy};
+use crate::settings::{PolicyKind, Settings, SettingsError};
+use crate::stats::{CellKey, Counters, Statistics};
+use presagio_core::{Nanos, Op, QueueId, Request};
 use std::sync::Arc;
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why a request was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Rejected {
+    /// The queue id is not one of those that were configured.
     #[error("queue id {queue} is out of range: there are {queues} queues, 0 to {}", queues - 1)]
-    QueueOutOfRange { queue: QueueId, queues: u32 },
+    QueueOutOfRange {
+        /// The id of the request.
+        queue: QueueId,
+        /// How many there are.
+        queues: u32,
+    },
 }
-#[derive(Debug, Default)]
-pub struct Statistics;
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Predicted { pub file: FileId, pub op: Op, pub range: Range, pub after: Nanos }
 
+/// A request scheduler: a deterministic state machine. The same calls always give the same answers.
+///
+/// ```
+/// use presagio_core::{FileId, Nanos, Op, Range, Request, RequestId};
+/// use presagio_sched::{Next, PolicyKind, Scheduler, Settings};
+///
+/// let mut scheduler = Scheduler::new(Settings::new(PolicyKind::ToAgg))?;
+/// for (id, block) in [2, 0, 1].into_iter().enumerate() {
+///     let range = Range::at(block * 4096, 4096);
+///     let request = Request::new(RequestId(id as u64), FileId(7), Op::Read, range);
+///     scheduler.submit(request, Nanos(0))?;
+/// }
+/// // The three touch: they leave as one batch, in offset order.
+/// let Next::Dispatch(batch) = scheduler.next(Nanos(1)) else { panic!("nothing to do?") };
+/// assert_eq!(batch.range(), Range::at(0, 3 * 4096));
+/// for part in batch.parts() {
+///     assert!(scheduler.finish(part.ticket, Nanos(2)));
+/// }
+/// assert_eq!(scheduler.next(Nanos(3)), Next::Idle);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     settings: Settings,
-    queue: VecDeque<(Ticket, Request)>,
-    flying: BTreeMap<Ticket, Request>,
-    next: u32,
-    statistics: Arc<Statistics>,
+    book: Book,
+    guard: Guard,
+    /// The last is the current one and takes what arrives; the others are running dry.
+    lanes: Vec<Lane>,
+    overdue: Overdue,
+    batches: Arena<InFlight, 512>,
+    counters: Counters,
+    queued: usize,
+    in_flight: usize,
+    /// Requests in lanes, that is queued but not held.
+    free_to_go: usize,
+    /// Reused between calls.
+    chosen: Vec<Slot>,
+    freed: Vec<Slot>,
 }
+
+#[derive(Debug)]
+struct Lane {
+    kind: PolicyKind,
+    policy: Box<dyn Policy>,
+    /// Batches of this lane that are in flight.
+    batches: usize,
+}
+
+impl Lane {
+    fn new(settings: &Settings) -> Lane {
+        Lane {
+            kind: settings.policy,
+            policy: policy::build(settings),
+            batches: 0,
+        }
+    }
+}
+
+/// A dispatched batch.
+#[derive(Clone, Debug)]
+struct InFlight {
+    unfinished: u32,
+    kind: PolicyKind,
+    since: Nanos,
+}
+
 impl Scheduler {
+    /// A scheduler with nothing queued.
     pub fn new(settings: Settings) -> Result<Scheduler, SettingsError> {
         settings.check()?;
-        Ok(Scheduler { settings, queue: VecDeque::new(), flying: BTreeMap::new(), next: 0, statistics: Arc::default() })
+        let mut scheduler = Scheduler {
+            book: Book::default(),
+            guard: Guard::default(),
+            lanes: vec![Lane::new(&settings)],
+            overdue: Overdue::default(),
+            batches: Arena::default(),
+            counters: Counters::default(),
+            queued: 0,
+            in_flight: 0,
+            free_to_go: 0,
+            chosen: Vec::new(),
+            freed: Vec::new(),
+            settings,
+        };
+        scheduler.book.foresight.configure(&scheduler.settings);
+        Ok(scheduler)
     }
-    pub fn settings(&self) -> &Settings { &self.settings }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Changes the policy, or any parameter, while requests are queued and in flight.
+    ///
+    /// Parameters change in place. A change of policy loses, repeats and moves nothing: requests that are
+    /// queued are still served by the old policy, first, and what arrives goes to the new one. Whether the
+    /// guard is on is decided for each request when it is submitted.
     pub fn configure(&mut self, settings: Settings, _now: Nanos) -> Result<(), SettingsError> {
         settings.check()?;
-        self.settings = settings;
+        let old = std::mem::replace(&mut self.settings, settings);
+        self.book.foresight.configure(&self.settings);
+        for lane in &mut self.lanes {
+            lane.policy.configure(&self.book, &self.settings);
+        }
+        if old.policy != self.settings.policy {
+            self.change_lane();
+        }
+        if old.starvation_bound.is_none() && self.settings.starvation_bound.is_some() {
+            self.overdue.adopt_all(&self.book);
+        }
         Ok(())
     }
+
+    /// Accepts a request; `now` becomes its arrival.
     pub fn submit(&mut self, mut request: Request, now: Nanos) -> Result<Ticket, Rejected> {
-        if request.queue.0 >= self.settings.queues {
-            return Err(Rejected::QueueOutOfRange { queue: request.queue, queues: self.settings.queues });
+        let queues = self.settings.queues;
+        if request.queue.0 >= queues {
+            return Err(Rejected::QueueOutOfRange {
+                queue: request.queue,
+                queues,
+            });
         }
         request.arrival = now;
-        let t = Ticket { slot: self.next, generation: 0 };
-        self.next += 1;
-        self.queue.push_back((t, request));
-        Ok(t)
+        let (file, new) = self.book.file_number(request.file);
+        if new {
+            self.forget(file);
+        }
+        self.count_arrival(file, &request);
+        let slot = self.book.enter(request, file);
+        if !self.book.foresight.is_empty() {
+            let foreseen = self.book.foresight.observe(&request, now);
+            self.book.entries[slot].foreseen = foreseen;
+        }
+        self.queued += 1;
+        let ticket = Ticket {
+            slot,
+            generation: self.book.entries[slot].generation,
+        };
+        if !self.settings.guard || self.admit(slot) {
+            self.enqueue(slot, now);
+        }
+        Ok(ticket)
     }
-    pub fn next(&mut self, _now: Nanos) -> Next {
-        match self.queue.pop_front() {
-            None => Next::Idle,
-            Some((ticket, request)) => {
-                self.flying.insert(ticket, request);
-                Next::Dispatch(Batch { parts: smallvec::smallvec![Part { ticket, request }] })
+
+    /// What to do now.
+    pub fn next(&mut self, now: Nanos) -> Next {
+        self.drop_dry_lanes();
+        let overdue = self.next_overdue();
+        if let Some((_, slot)) = overdue.filter(|o| o.0 <= now) {
+            return self.dispatch_overdue(slot, now);
+        }
+        let mut wait = Nanos::MAX;
+        for at in 0..self.lanes.len() {
+            let policy = &mut self.lanes[at].policy;
+            match policy.next(&mut self.book, now, &mut self.chosen) {
+                Choice::Dispatch => return self.dispatch(at, now),
+                Choice::WaitUntil(moment) => wait = wait.min(moment),
+                Choice::Idle => {}
+            }
+        }
+        match overdue.map_or(wait, |o| o.0.min(wait)) {
+            Nanos::MAX => Next::Idle,
+            // A policy whose moment has come and still chose nothing would be asked again at once.
+            moment => Next::WaitUntil(moment.max(now + Nanos(1))),
+        }
+    }
+
+    /// A dispatched request is done, served or failed. False if the ticket is of none that is in flight.
+    pub fn finish(&mut self, ticket: Ticket, now: Nanos) -> bool {
+        let Some(slot) = self.find(ticket, State::InFlight) else {
+            return false;
+        };
+        let number = self.book.entries[slot].tag;
+        let batch = &mut self.batches[number];
+        batch.unfinished -= 1;
+        let InFlight {
+            unfinished,
+            kind,
+            since,
+        } = *batch;
+        if unfinished == 0 {
+            self.batches.free(number);
+            let lane = self.lanes.iter_mut().find(|l| l.kind == kind);
+            let lane = lane.expect("a lane goes when none of its batches is in flight");
+            lane.batches -= 1;
+            lane.policy.served();
+        }
+        let cell = self.cell_of(slot, kind);
+        self.counters.finished(cell, now.since(since));
+        self.in_flight -= 1;
+        self.leave(slot, now);
+        true
+    }
+
+    /// Takes back a request that was not dispatched yet. `None` if it was, or if the ticket is unknown.
+    pub fn cancel(&mut self, ticket: Ticket, now: Nanos) -> Option<Request> {
+        let slot = self
+            .find(ticket, State::Queued)
+            .or_else(|| self.find(ticket, State::Held))?;
+        let entry = &mut self.book.entries[slot];
+        let request = entry.request;
+        self.queued -= 1;
+        if entry.state == State::Held {
+            // Those behind it wait for it to have had its turn, since it took the range over from others.
+            entry.state = State::Ghost;
+            let cell = self.cell_of(slot, self.settings.policy);
+            self.counters.cancelled(cell);
+            return Some(request);
+        }
+        let lane = self.lane_of(slot);
+        let Lane { kind, policy, .. } = &mut self.lanes[lane];
+        let kind = *kind;
+        policy.remove(&mut self.book, slot);
+        self.free_to_go -= 1;
+        let cell = self.cell_of(slot, kind);
+        self.counters.cancelled(cell);
+        self.leave(slot, now);
+        Some(request)
+    }
+
+    /// Takes out everything that was not dispatched, in the order of arrival.
+    pub fn drain(&mut self) -> Vec<Request> {
+        let mut waiting: Vec<(u64, Ticket)> = (0..self.book.entries.capacity_used())
+            .map(|slot| (slot, &self.book.entries[slot]))
+            .filter(|(_, e)| matches!(e.state, State::Queued | State::Held))
+            .map(|(slot, e)| {
+                let generation = e.generation;
+                (e.seq, Ticket { slot, generation })
+            })
+            .collect();
+        // Newest first, so that none is freed by another's leaving.
+        waiting.sort_unstable_by_key(|w| std::cmp::Reverse(w.0));
+        let taken = waiting.into_iter();
+        let mut requests: Vec<Request> = taken
+            .filter_map(|(_, ticket)| self.cancel(ticket, Nanos::ZERO))
+            .collect();
+        requests.reverse();
+        requests
+    }
+
+    /// Requests that were submitted and not dispatched, those that the guard holds included.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Requests that were dispatched and are not finished.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// What was seen and done, readable from any thread at any time.
+    pub fn statistics(&self) -> Arc<Statistics> {
+        self.counters.shared()
+    }
+
+    /// Tells of a request that is expected to arrive. False if there is no room for more predictions.
+    pub fn foresee(&mut self, predicted: Predicted) -> bool {
+        self.book.foresight.foresee(predicted)
+    }
+
+    /// Forgets all predicted requests.
+    pub fn forget_predictions(&mut self) {
+        self.book.foresight.clear();
+    }
+
+    /// Sets how long the storage takes for a request, on which the worth of waiting depends.
+    pub fn set_service_time(&mut self, service_time: ServiceTime) {
+        self.book.foresight.set_service_time(service_time);
+    }
+
+    fn find(&self, ticket: Ticket, state: State) -> Option<Slot> {
+        if ticket.slot >= self.book.entries.capacity_used() {
+            return None;
+        }
+        let entry = &self.book.entries[ticket.slot];
+        (entry.generation == ticket.generation && entry.state == state).then_some(ticket.slot)
+    }
+
+    fn forget(&mut self, file: u32) {
+        for lane in &mut self.lanes {
+            for op in Op::ALL {
+                lane.policy.forget(home_of(file, op));
             }
         }
     }
-    pub fn finish(&mut self, ticket: Ticket, _now: Nanos) -> bool { self.flying.remove(&ticket).is_some() }
-    pub fn cancel(&mut self, ticket: Ticket, _now: Nanos) -> Option<Request> {
-        let at = self.queue.iter().position(|q| q.0 == ticket)?;
-        self.queue.remove(at).map(|q| q.1)
+
+    fn admit(&mut self, slot: Slot) -> bool {
+        let indexes = self.lanes.iter_mut().filter_map(|l| l.policy.offsets());
+        self.guard.admit(&mut self.book, slot, indexes)
     }
-    pub fn queued(&self) -> usize { self.queue.len() }
-    pub fn in_flight(&self) -> usize { self.flying.len() }
-    pub fn drain(&mut self) -> Vec<Request> { self.queue.drain(..).map(|q| q.1).collect() }
-    pub fn statistics(&self) -> Arc<Statistics> { self.statistics.clone() }
-    pub fn foresee(&mut self, _predicted: Predicted) {}
+
+    /// Gives a request that is free to go to the current policy.
+    fn enqueue(&mut self, slot: Slot, now: Nanos) {
+        let Some(lane) = self.lanes.last_mut() else {
+            unreachable!("there is always a lane");
+        };
+        let entry = &mut self.book.entries[slot];
+        entry.state = State::Queued;
+        entry.lane = lane.kind;
+        lane.policy.push(&mut self.book, slot, now);
+        if lane.policy.offsets().is_none() {
+            self.guard.list(&mut self.book, slot);
+        }
+        self.free_to_go += 1;
+        if self.settings.starvation_bound.is_some() {
+            self.overdue.add(&self.book, slot, self.free_to_go);
+        }
+    }
+
+    /// Strikes a request out and lets those go that waited for it.
+    fn leave(&mut self, slot: Slot, now: Nanos) {
+        let mut freed = std::mem::take(&mut self.freed);
+        self.guard.release(&mut self.book, slot, &mut freed);
+        self.book.strike(slot);
+        for slot in freed.drain(..) {
+            self.enqueue(slot, now);
+        }
+        self.freed = freed;
+    }
+
+    /// Makes a lane of the configured policy the current one: one that has not run dry since that policy
+    /// was last in force, or a new one. So there are never more lanes than policies.
+    fn change_lane(&mut self) {
+        let kind = self.settings.policy;
+        let lane = match self.lanes.iter().position(|l| l.kind == kind) {
+            Some(at) => self.lanes.remove(at),
+            None => Lane::new(&self.settings),
+        };
+        self.lanes.push(lane);
+    }
+
+    fn drop_dry_lanes(&mut self) {
+        if self.lanes.len() > 1 {
+            let current = self.lanes.len() - 1;
+            let mut at = 0;
+            self.lanes.retain(|lane| {
+                at += 1;
+                at > current || lane.policy.len() + lane.batches > 0
+            });
+        }
+    }
+
+    /// The lane of a queued request.
+    fn lane_of(&self, slot: Slot) -> usize {
+        let kind = self.book.entries[slot].lane;
+        let lane = self.lanes.iter().position(|l| l.kind == kind);
+        lane.expect("a lane goes when none of its requests is queued")
+    }
+
+    /// The request that has waited longest and when it will have waited too long, unless its policy
+    /// dispatches nothing now anyway.
+    fn next_overdue(&mut self) -> Option<(Nanos, Slot)> {
+        let bound = self.settings.starvation_bound?;
+        let (arrival, slot) = self.overdue.oldest(&self.book)?;
+        let busy = self.lanes[self.lane_of(slot)].policy.is_busy();
+        (!busy).then_some((arrival + bound, slot))
+    }
+
+    fn dispatch_overdue(&mut self, slot: Slot, now: Nanos) -> Next {
+        let lane = self.lane_of(slot);
+        let policy = &mut self.lanes[lane].policy;
+        policy.take(&mut self.book, slot, now, &mut self.chosen);
+        self.dispatch(lane, now)
+    }
+
+    /// Makes a batch of the chosen requests.
+    fn dispatch(&mut self, lane: usize, now: Nanos) -> Next {
+        let chosen = std::mem::take(&mut self.chosen);
+        let requests = chosen.len();
+        let lane = &mut self.lanes[lane];
+        lane.batches += 1;
+        let kind = lane.kind;
+        let batch = self.batches.insert(InFlight {
+            unfinished: requests as u32,
+            kind,
+            since: now,
+        });
+        let parts = chosen
+            .iter()
+            .map(|&slot| self.dispatch_part(slot, batch, kind, now))
+            .collect();
+        let parts = Batch { parts };
+        self.queued -= requests;
+        self.free_to_go -= requests;
+        self.in_flight += requests;
+        let bytes = parts.range().len();
+        let cell = self.cell_of(chosen[0], kind);
+        self.counters.dispatched_batch(cell, requests as u64, bytes);
+        if !self.book.foresight.is_empty() {
+            self.book.foresight.dispatched(parts.op(), bytes);
+        }
+        self.chosen = chosen;
+        self.chosen.clear();
+        Next::Dispatch(parts)
+    }
+
+    fn dispatch_part(&mut self, slot: Slot, batch: u32, kind: PolicyKind, now: Nanos) -> Part {
+        let cell = self.cell_of(slot, kind);
+        self.guard.list(&mut self.book, slot);
+        let entry = &mut self.book.entries[slot];
+        entry.state = State::InFlight;
+        entry.tag = batch;
+        let (request, generation) = (entry.request, entry.generation);
+        self.counters.dispatched(cell, now.since(request.arrival));
+        Part {
+            ticket: Ticket { slot, generation },
+            request,
+        }
+    }
+
+    fn count_arrival(&mut self, file: u32, request: &Request) {
+        let cell = self.cell(file, request.op, request.queue, self.settings.policy);
+        let start = request.range.start();
+        let last_end = &mut self.book.file(file).last_end[request.op.index()];
+        let distance = start.abs_diff(*last_end);
+        *last_end = request.range.end();
+        self.counters.arrived(cell, request.range.len(), distance);
+    }
+
+    fn cell_of(&mut self, slot: Slot, kind: PolicyKind) -> u32 {
+        let entry = &self.book.entries[slot];
+        let (file, op, queue) = (entry.home / 2, entry.request.op, entry.request.queue);
+        self.cell(file, op, queue, kind)
+    }
+
+    fn cell(&mut self, file: u32, op: Op, queue: QueueId, policy: PolicyKind) -> u32 {
+        let file = self.book.file(file);
+        let key = CellKey {
+            file: Some(file.id),
+            op,
+            queue,
+            policy,
+        };
+        let last = &mut file.cell[op.index()];
+        *last = self.counters.number(key, *last);
+        *last
+    }
 }

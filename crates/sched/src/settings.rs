@@ -65,10 +65,7 @@ impl PolicyKind {
 
     /// Whether touching requests leave as one batch.
     pub const fn aggregates(self) -> bool {
-        !matches!(
-            self,
-            PolicyKind::Noop | PolicyKind::To | PolicyKind::Twins
-        )
+        !matches!(self, PolicyKind::Noop | PolicyKind::To | PolicyKind::Twins)
     }
 
     /// Whether it can hold requests back because foresight says that more are about to come.
@@ -88,7 +85,9 @@ impl fmt::Display for PolicyKind {
 
 /// The name is none of the ten policies'.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown policy \"{0}\": use one of NOOP, TO, TO-agg, SJF, MLF, aIOLi, SW, TWINS, WFQ, HBRR")]
+#[error(
+    "unknown policy \"{0}\": use one of NOOP, TO, TO-agg, SJF, MLF, aIOLi, SW, TWINS, WFQ, HBRR"
+)]
 pub struct UnknownPolicy(pub String);
 
 impl FromStr for PolicyKind {
@@ -240,10 +239,22 @@ mod tests {
     fn absurd_settings_say_which_parameter_and_why() {
         let base = Settings::new(PolicyKind::Wfq);
         let errors = [
-            Settings { batch_requests_max: 1025, ..base.clone() },
-            Settings { wfq_weights: vec![5, 0], ..base.clone() },
-            Settings { twins_window: Nanos(0), ..base.clone() },
-            Settings { foresight_tolerance: f64::NAN, ..base.clone() },
+            Settings {
+                batch_requests_max: 1025,
+                ..base.clone()
+            },
+            Settings {
+                wfq_weights: vec![5, 0],
+                ..base.clone()
+            },
+            Settings {
+                twins_window: Nanos(0),
+                ..base.clone()
+            },
+            Settings {
+                foresight_tolerance: f64::NAN,
+                ..base.clone()
+            },
         ]
         .map(|s| s.check().unwrap_err().to_string());
         assert!(errors[0].contains("1025") && errors[1].contains("queue 1"));

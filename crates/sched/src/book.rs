@@ -1,0 +1,269 @@
+//! The book: every live request, and the files they belong to.
+//!
+//! Policies, guard and scheduler share it and speak of requests by [`Slot`]. A request is in the book from
+//! its submission until it is finished or cancelled; queues are intrusive lists through the entries, so
+//! moving a request between queues allocates nothing.
+
+use crate::arena::{Arena, NONE};
+use crate::foresight::Foresight;
+use crate::settings::PolicyKind;
+use presagio_core::{FileId, IdHashMap, Op, Range, Request};
+use std::collections::VecDeque;
+
+/// The place of a request in the book.
+pub(crate) type Slot = u32;
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The slot is empty.
+    Free,
+    /// The guard holds it until the requests it overlaps are finished.
+    Held,
+    /// It was cancelled while held; it stays in the guard's chain until its turn, then vanishes.
+    Ghost,
+    /// A policy has it.
+    Queued,
+    /// It was dispatched.
+    InFlight,
+}
+
+/// A request and what we need to know about it, in 96 bytes of which the request is 56.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub request: Request,
+    /// Its number in the order of arrival.
+    pub seq: u64,
+    /// The policy's own word while queued: the links of a [`Fifo`], or a quantum's base.
+    pub word: u64,
+    /// Its file and operation, see [`home_of`].
+    pub home: u32,
+    /// The policy's own number while queued; the batch while in flight.
+    pub tag: u32,
+    /// The guard's record of who waits for whom, or NONE.
+    pub conflict: u32,
+    /// The predicted request that this one matches, or NONE.
+    pub foreseen: u32,
+    /// Counts the uses of the slot, so that old tickets are recognised.
+    pub generation: u32,
+    /// The policy whose lane has it while queued.
+    pub lane: PolicyKind,
+    pub state: State,
+    /// Whether the guard watches over it.
+    pub guarded: bool,
+    /// Whether the guard has it in its own lists.
+    pub listed: bool,
+}
+
+impl Entry {
+    pub(crate) fn range(&self) -> Range {
+        self.request.range
+    }
+}
+
+/// A file and an operation as one small number: two queues per file, as in thesis 3.1.1.
+pub(crate) const fn home_of(file: u32, op: Op) -> u32 {
+    file * 2 + op as u32
+}
+
+/// What is known of a file that has been seen.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub id: FileId,
+    /// Live requests.
+    pub live: u32,
+    /// Requests of each operation that are queued in an index by offset.
+    pub indexed: [u32; 2],
+    /// Where the last request of each operation ended.
+    pub last_end: [u64; 2],
+    /// The statistics cell that each operation used last.
+    pub cell: [u32; 2],
+}
+
+/// Files remembered after their last request, for their history; beyond that the longest idle go.
+const FILES_KEPT: usize = 1 << 16;
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    pub entries: Arena<Entry, 512>,
+    pub foresight: Foresight,
+    next_seq: u64,
+    files: Vec<File>,
+    numbers: IdHashMap<FileId, u32>,
+    last: Option<(FileId, u32)>,
+    /// Files that became idle, oldest first; some are busy again or were replaced.
+    idle: VecDeque<(FileId, u32)>,
+}
+
+impl Book {
+    /// Enters a request of the file numbered `file`.
+    pub(crate) fn enter(&mut self, request: Request, file: u32) -> Slot {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.files[file as usize].live += 1;
+        let mut entry = Entry {
+            request,
+            seq,
+            word: 0,
+            home: home_of(file, request.op),
+            tag: NONE,
+            conflict: NONE,
+            foreseen: NONE,
+            generation: 0,
+            lane: PolicyKind::Noop,
+            state: State::Held,
+            guarded: false,
+            listed: false,
+        };
+        if let Some(slot) = self.entries.next_free() {
+            entry.generation = self.entries[slot].generation;
+        }
+        self.entries.insert(entry)
+    }
+
+    /// Strikes a request out; its ticket is void from now on.
+    pub(crate) fn strike(&mut self, slot: Slot) {
+        let entry = &mut self.entries[slot];
+        entry.state = State::Free;
+        entry.generation = entry.generation.wrapping_add(1);
+        let number = entry.home / 2;
+        self.entries.free(slot);
+        let many = self.files.len() >= FILES_KEPT;
+        let file = &mut self.files[number as usize];
+        file.live -= 1;
+        if file.live == 0 && many {
+            self.idle.push_back((file.id, number));
+        }
+    }
+
+    /// The number of a file; the second value tells whether that number is new, or was another file's.
+    pub(crate) fn file_number(&mut self, id: FileId) -> (u32, bool) {
+        if let Some((last, number)) = self.last
+            && last == id
+        {
+            return (number, false);
+        }
+        let (number, new) = match self.numbers.get(&id) {
+            Some(&number) => (number, false),
+            None => (self.add_file(id), true),
+        };
+        self.last = Some((id, number));
+        (number, new)
+    }
+
+    /// The file with this number.
+    pub(crate) fn file(&mut self, number: u32) -> &mut File {
+        &mut self.files[number as usize]
+    }
+
+    /// Counts a request into, or out of, an index by offset.
+    pub(crate) fn count_indexed(&mut self, home: u32, change: i32) {
+        let indexed = &mut self.files[home as usize / 2].indexed[home as usize % 2];
+        *indexed = indexed.wrapping_add_signed(change);
+    }
+
+    fn add_file(&mut self, id: FileId) -> u32 {
+        let file = File {
+            id,
+            live: 0,
+            indexed: [0; 2],
+            last_end: [0; 2],
+            cell: [NONE; 2],
+        };
+        let number = match self.forget_idle_file() {
+            Some(number) => {
+                self.files[number as usize] = file;
+                number
+            }
+            None => {
+                self.files.push(file);
+                self.files.len() as u32 - 1
+            }
+        };
+        self.numbers.insert(id, number);
+        number
+    }
+
+    /// Once many files are known, gives the number of one that is idle to the next.
+    fn forget_idle_file(&mut self) -> Option<u32> {
+        while let Some((id, number)) = self.idle.pop_front() {
+            let file = &self.files[number as usize];
+            if file.id == id && file.live == 0 {
+                self.numbers.remove(&id);
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+/// A first-in first-out list of requests, linked through their entries' words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fifo {
+    head: Slot,
+    tail: Slot,
+}
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Fifo {
+            head: NONE,
+            tail: NONE,
+        }
+    }
+}
+
+const fn links(prev: Slot, next: Slot) -> u64 {
+    (prev as u64) << 32 | next as u64
+}
+
+const fn prev_of(word: u64) -> Slot {
+    (word >> 32) as u32
+}
+
+const fn next_of(word: u64) -> Slot {
+    word as u32
+}
+
+impl Fifo {
+    /// The first request.
+    pub(crate) fn head(&self) -> Option<Slot> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    /// Appends a request.
+    pub(crate) fn push(&mut self, book: &mut Book, slot: Slot) {
+        book.entries[slot].word = links(self.tail, NONE);
+        if self.tail == NONE {
+            self.head = slot;
+        } else {
+            let word = &mut book.entries[self.tail].word;
+            *word = links(prev_of(*word), slot);
+        }
+        self.tail = slot;
+    }
+
+    /// Takes out a request that is in this list.
+    pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
+        let word = book.entries[slot].word;
+        let (prev, next) = (prev_of(word), next_of(word));
+        if prev == NONE {
+            self.head = next;
+        } else {
+            let word = &mut book.entries[prev].word;
+            *word = links(prev_of(*word), next);
+        }
+        if next == NONE {
+            self.tail = prev;
+        } else {
+            let word = &mut book.entries[next].word;
+            *word = links(prev, next_of(*word));
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! Foresight: predicted requests, the aggregations they promise, and when waiting for one pays (thesis 4.1).
+//!
+//! Predicted requests come from a trace or from whoever knows better. An arriving request is matched with a
+//! predicted one of the same file, operation and range whose time since the file's first request is about the
+//! same. When a policy selects a batch whose requests belong to a larger predicted aggregation, it waits,
+//! once, for as long as that aggregation took to arrive. Predictions stay after use, so the next time step
+//! profits again. Without predictions, or with wrong ones, nothing matches and the policy goes on as ever.
+
+use crate::arena::{Arena, NONE};
+use crate::book::{Entry, Slot};
+use crate::offsets::Limits;
+use crate::settings::Settings;
+use presagio_core::{FileId, IdHashMap, Nanos, Op, Range, Request};
+
+/// In an entry's `foreseen`: it is part of a batch that has waited already.
+pub(crate) const WAITED: u32 = NONE - 1;
+
+/// Predictions beyond this number are refused, so that nobody can fill our memory.
+const PREDICTED_MAX: usize = 1 << 22;
+
+/// A request that is expected to arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Predicted {
+    /// The file.
+    pub file: FileId,
+    /// Read or write.
+    pub op: Op,
+    /// Its bytes.
+    pub range: Range,
+    /// When, counted from the first request to this file.
+    pub after: Nanos,
+}
+
+/// How long the storage takes for a request of a given size: TTP(x) of the thesis, per operation.
+///
+/// Known at some sizes and linear in between; beyond the last it goes on at the last slope.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceTime {
+    points: [Vec<(u64, Nanos)>; 2],
+}
+
+impl ServiceTime {
+    /// The same fixed time for every request plus its bytes at the same speed, for reads and writes.
+    pub fn linear(per_request: Nanos, bytes_per_second: u64) -> ServiceTime {
+        let gib = 1u64 << 30;
+        let transfer = u128::from(gib) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
+        let end = per_request + Nanos(u64::try_from(transfer).unwrap_or(u64::MAX));
+        let points = vec![(0, per_request), (gib, end)];
+        ServiceTime {
+            points: [points.clone(), points],
+        }
+    }
+
+    /// From measurements: (size in bytes, time) for reads and for writes, at least one each.
+    ///
+    /// # Panics
+    /// If either list is empty.
+    pub fn measured(reads: &[(u64, Nanos)], writes: &[(u64, Nanos)]) -> ServiceTime {
+        ServiceTime {
+            points: [reads, writes].map(|points| {
+                assert!(!points.is_empty(), "no measurement");
+                let mut points = points.to_vec();
+                points.sort_unstable();
+                points.dedup_by_key(|p| p.0);
+                points
+            }),
+        }
+    }
+
+    /// The time for one request of `bytes`.
+    pub fn of(&self, op: Op, bytes: u64) -> Nanos {
+        let points = &self.points[op.index()];
+        let above = points.partition_point(|p| p.0 < bytes);
+        let high = above.clamp(1, (points.len() - 1).max(1));
+        let (Some(&a), Some(&b)) = (points.get(high - 1), points.get(high)) else {
+            return points[0].1;
+        };
+        let slope = (b.1.0 as f64 - a.1.0 as f64) / (b.0 - a.0) as f64;
+        let time = a.1.0 as f64 + slope * (bytes as f64 - a.0 as f64);
+        Nanos(time.max(0.0) as u64)
+    }
+}
+
+impl Default for ServiceTime {
+    /// A disk's order of magnitude, for want of a profile: 100 µs a request and 1 GB/s.
+    fn default() -> Self {
+        ServiceTime::linear(Nanos::from_micros(100), 1_000_000_000)
+    }
+}
+
+/// What a selected batch should wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    pub until: Nanos,
+    pub group: u32,
+    pub missing: u32,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Foresight {
+    items: Vec<Item>,
+    /// The predicted requests of a file and operation, by offset, then time.
+    queues: IdHashMap<(FileId, u8), Vec<u32>>,
+    files: IdHashMap<FileId, FileTimes>,
+    groups: Vec<Group>,
+    service_time: ServiceTime,
+    /// The share of waiting time that is overlapped with serving others (Eq. 4.2): estimated from the
+    /// predictions, then learned.
+    alpha: f64,
+    waits_learned: u32,
+    /// The time that all dispatched batches should take.
+    served: Nanos,
+    /// What the groups were computed with.
+    grouped: Grouped,
+    tolerance: f64,
+    slack: Nanos,
+    limits: Limits,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    predicted: Predicted,
+    group: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct FileTimes {
+    /// When the file's first request arrived, in this time step.
+    first: Option<Nanos>,
+    /// The latest predicted time of the file.
+    span: Nanos,
+}
+
+/// A predicted aggregation.
+#[derive(Clone, Debug)]
+struct Group {
+    requests: u32,
+    first: Nanos,
+    last: Nanos,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Grouped {
+    /// New predictions came in.
+    Not,
+    With {
+        alpha: f64,
+    },
+}
+
+/// Predictions of the same offset that are looked at on either side of a moment.
+const LOOK_AT: usize = 32;
+
+/// Groups are computed anew when alpha has moved by this much.
+const ALPHA_STEP: f64 = 0.05;
+
+impl Default for Foresight {
+    fn default() -> Self {
+        Foresight {
+            items: Vec::new(),
+            queues: IdHashMap::default(),
+            files: IdHashMap::default(),
+            groups: Vec::new(),
+            service_time: ServiceTime::default(),
+            alpha: 0.0,
+            waits_learned: 0,
+            served: Nanos::ZERO,
+            grouped: Grouped::Not,
+            tolerance: 0.1,
+            slack: Nanos::from_millis(1),
+            limits: Limits {
+                requests: 1,
+                bytes: 1,
+            },
+        }
+    }
+}
+
+impl Foresight {
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.tolerance = settings.foresight_tolerance;
+        self.slack = settings.foresight_slack;
+        self.limits = Limits::of(settings);
+        self.grouped = Grouped::Not;
+    }
+
+    pub(crate) fn set_service_time(&mut self, service_time: ServiceTime) {
+        self.service_time = service_time;
+        self.grouped = Grouped::Not;
+    }
+
+    /// Whether nothing is predicted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Adds a predicted request; whether there was room for it.
+    pub(crate) fn foresee(&mut self, predicted: Predicted) -> bool {
+        if self.items.len() >= PREDICTED_MAX {
+            return false;
+        }
+        let item = self.items.len() as u32;
+        self.items.push(Item {
+            predicted,
+            group: NONE,
+        });
+        let queue = (predicted.file, predicted.op as u8);
+        self.queues.entry(queue).or_default().push(item);
+        let times = self.files.entry(predicted.file).or_default();
+        times.span = times.span.max(predicted.after);
+        self.grouped = Grouped::Not;
+        true
+    }
+
+    /// Forgets all predictions.
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+        self.queues.clear();
+        self.files.clear();
+        self.groups.clear();
+        self.grouped = Grouped::Not;
+    }
+
+    /// The predicted request that an arriving one matches, or NONE.
+    pub(crate) fn observe(&mut self, request: &Request, now: Nanos) -> u32 {
+        let Some(times) = self.files.get(&request.file) else {
+            return NONE;
+        };
+        let (span, first) = (times.span, times.first.unwrap_or(now));
+        self.group_if_needed();
+        let elapsed = now.since(first);
+        let after = |item: u32| self.items[item as usize].predicted.after;
+        let candidates = self.starting_at(request.file, request.op, request.range.start());
+        let same = |item: u32| self.items[item as usize].predicted.range == request.range;
+        let found = self
+            .nearest(candidates, elapsed, same)
+            .filter(|&item| after(item).0.abs_diff(elapsed.0) <= self.allowance(after(item)).0);
+        // Behind all that was predicted: the next time step begins where this range was predicted first.
+        let over = elapsed > span + self.allowance(span);
+        let (item, first) = match found {
+            Some(item) => (item, first),
+            None if over => match self.nearest(candidates, Nanos::ZERO, same) {
+                Some(item) => (item, now - after(item)),
+                None => (NONE, first),
+            },
+            None => (NONE, first),
+        };
+        if let Some(times) = self.files.get_mut(&request.file) {
+            times.first = Some(first);
+        }
+        item
+    }
+
+    /// The aggregation that a predicted request belongs to, or NONE.
+    pub(crate) fn group_of(&self, item: u32) -> u32 {
+        self.items.get(item as usize).map_or(NONE, |i| i.group)
+    }
+
+    /// Whether the selected batch should wait for a larger predicted aggregation, and until when.
+    ///
+    /// W = Time_diff(P₁ … P_M) − (T_K − min AT(R₁ … R_N)), Eq. 4.3 and 4.4: as long as the predicted
+    /// aggregation takes to arrive, less what has passed since the batch's first request arrived.
+    pub(crate) fn expect(
+        &mut self,
+        entries: &Arena<Entry, 512>,
+        slots: &[Slot],
+        now: Nanos,
+    ) -> Option<Expectation> {
+        self.group_if_needed();
+        let mut largest: Option<u32> = None;
+        let mut first_arrival = Nanos::MAX;
+        for &slot in slots {
+            let entry = &entries[slot];
+            first_arrival = first_arrival.min(entry.request.arrival);
+            if entry.foreseen == WAITED {
+                return None;
+            }
+            let group = self.group_of(entry.foreseen);
+            let larger = |g: u32| self.groups[g as usize].requests;
+            if group != NONE && largest.is_none_or(|l| larger(group) > larger(l)) {
+                largest = Some(group);
+            }
+        }
+        let number = largest?;
+        let group = &self.groups[number as usize];
+        let missing = group.requests.checked_sub(slots.len() as u32)?;
+        let wait = (group.last - group.first).since(now.since(first_arrival));
+        (missing > 0 && wait > Nanos::ZERO).then(|| Expectation {
+            until: now + wait,
+            group: number,
+            missing,
+        })
+    }
+
+    /// A batch was dispatched.
+    pub(crate) fn dispatched(&mut self, op: Op, bytes: u64) {
+        self.served += self.service_time.of(op, bytes);
+    }
+
+    /// The time that all batches dispatched so far should take.
+    pub(crate) fn served(&self) -> Nanos {
+        self.served
+    }
+
+    /// A wait of `waited` is over, which began when `served_before` was the time of all batches: adjusts
+    /// alpha by the share of it that others were served in.
+    pub(crate) fn learn(&mut self, waited: Nanos, served_before: Nanos) {
+        if waited == Nanos::ZERO {
+            return;
+        }
+        let overlapped = self.served.since(served_before).0 as f64 / waited.0 as f64;
+        self.waits_learned = (self.waits_learned + 1).min(64);
+        let weight = 1.0 / f64::from(8 + self.waits_learned);
+        self.alpha += (overlapped.min(1.0) - self.alpha) * weight;
+    }
+
+    /// The predicted requests that start at `offset`, in the order of their times.
+    fn starting_at(&self, file: FileId, op: Op, offset: u64) -> &[u32] {
+        let Some(items) = self.queues.get(&(file, op as u8)) else {
+            return &[];
+        };
+        let start = |i: &u32| self.items[*i as usize].predicted.range.start();
+        let from = items.partition_point(|i| start(i) < offset);
+        let len = items[from..].partition_point(|i| start(i) == offset);
+        &items[from..from + len]
+    }
+
+    /// Of items in the order of their times, the wanted one whose time is closest to `time`. Looks at a
+    /// bounded number on either side.
+    fn nearest(&self, items: &[u32], time: Nanos, wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let after = |i: u32| self.items[i as usize].predicted.after;
+        let at = items.partition_point(|i| after(*i) < time);
+        let near = at.saturating_sub(LOOK_AT)..(at + LOOK_AT).min(items.len());
+        let near = items[near].iter().copied().filter(|i| wanted(*i));
+        near.min_by_key(|i| after(*i).0.abs_diff(time.0))
+    }
+
+    fn allowance(&self, after: Nanos) -> Nanos {
+        Nanos((after.0 as f64 * self.tolerance) as u64).max(self.slack)
+    }
+
+    fn group_if_needed(&mut self) {
+        let alpha = match self.grouped {
+            Grouped::With { alpha } if (alpha - self.alpha).abs() < ALPHA_STEP => return,
+            Grouped::With { .. } => self.alpha,
+            Grouped::Not => {
+                self.sort();
+                self.estimate_alpha()
+            }
+        };
+        self.alpha = alpha;
+        self.group();
+        self.grouped = Grouped::With { alpha };
+    }
+
+    fn sort(&mut self) {
+        let items = &self.items;
+        for queue in self.queues.values_mut() {
+            queue.sort_unstable_by_key(|i| {
+                let p = &items[*i as usize].predicted;
+                (p.range.start(), p.after, p.range.len(), *i)
+            });
+        }
+    }
+
+    /// α = Ov / T (Eq. 4.2), estimated: going through the predicted requests in the order of their times,
+    /// the time to each one's next contiguous request counts as waiting, and as overlapped as far as the
+    /// requests between the two take to be served.
+    fn estimate_alpha(&self) -> f64 {
+        let mut by_time: Vec<u32> = (0..self.items.len() as u32).collect();
+        by_time.sort_by_key(|i| self.items[*i as usize].predicted.after);
+        let mut rank = vec![0; by_time.len()];
+        let mut served_before = Vec::with_capacity(by_time.len() + 1);
+        let mut served = 0u64;
+        for (at, &item) in by_time.iter().enumerate() {
+            rank[item as usize] = at;
+            served_before.push(served);
+            let p = &self.items[item as usize].predicted;
+            served += self.service_time.of(p.op, p.range.len()).0;
+        }
+        served_before.push(served);
+        let (mut waited, mut overlapped) = (0u64, 0u64);
+        for (item, Item { predicted, .. }) in self.items.iter().enumerate() {
+            let Some(next) = self.next_contiguous(predicted, |_| true) else {
+                continue;
+            };
+            let apart = self.items[next as usize]
+                .predicted
+                .after
+                .0
+                .abs_diff(predicted.after.0);
+            let (a, b) = (rank[item], rank[next as usize]);
+            let between = served_before[a.max(b)] - served_before[(a.min(b) + 1).min(a.max(b))];
+            waited += apart;
+            overlapped += between.min(apart);
+        }
+        overlapped as f64 / waited.max(1) as f64
+    }
+
+    /// The predicted request that starts where `p` ends and whose time is closest to that of `p`.
+    fn next_contiguous(&self, p: &Predicted, free: impl Fn(u32) -> bool) -> Option<u32> {
+        let items = self.starting_at(p.file, p.op, p.range.end());
+        let nonempty = |i: u32| !self.items[i as usize].predicted.range.is_empty();
+        self.nearest(items, p.after, |i| free(i) && nonempty(i))
+    }
+
+    /// Predicts the aggregations: in offset order, a request joins the virtual request before it if that is
+    /// expected to pay (Eq. 4.1).
+    fn group(&mut self) {
+        self.groups.clear();
+        self.items.iter_mut().for_each(|i| i.group = NONE);
+        let mut queues: Vec<_> = self.queues.keys().copied().collect();
+        queues.sort_unstable();
+        for queue in queues {
+            for at in 0..self.queues[&queue].len() {
+                let item = self.queues[&queue][at];
+                if self.items[item as usize].group == NONE {
+                    self.build_group(item);
+                }
+            }
+        }
+    }
+
+    fn build_group(&mut self, item: u32) {
+        let number = self.groups.len() as u32;
+        let mut last = self.items[item as usize].predicted;
+        let mut group = Group {
+            requests: 1,
+            first: last.after,
+            last: last.after,
+        };
+        let mut bytes = last.range.len();
+        self.items[item as usize].group = number;
+        loop {
+            let free = |i: u32| self.items[i as usize].group == NONE;
+            let Some(next) = self.next_contiguous(&last, free) else {
+                break;
+            };
+            let p = self.items[next as usize].predicted;
+            if !self.pays(&group, bytes, &p) {
+                break;
+            }
+            self.items[next as usize].group = number;
+            group.requests += 1;
+            group.first = group.first.min(p.after);
+            group.last = group.last.max(p.after);
+            bytes += p.range.len();
+            last = p;
+        }
+        self.groups.push(group);
+    }
+
+    /// Eq. 4.1: TTP(S₁) + TTP(S₂) > TTP(S₁ + S₂) + |AT₂ − AT₁| × (1 − α), where the first may be a virtual
+    /// request; the time then is what the wait for all of it grows by.
+    fn pays(&self, group: &Group, bytes: u64, next: &Predicted) -> bool {
+        let both = bytes.saturating_add(next.range.len());
+        if group.requests as usize >= self.limits.requests || both > self.limits.bytes {
+            return false;
+        }
+        let ttp = |bytes| self.service_time.of(next.op, bytes).0 as f64;
+        let longer = next
+            .after
+            .since(group.last)
+            .max(group.first.since(next.after));
+        let apart = longer.0 as f64 * (1.0 - self.alpha);
+        ttp(bytes) + ttp(next.range.len()) > ttp(both) + apart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_core::RequestId;
+
+    fn predicted(offset: u64, len: u64, after_us: u64) -> Predicted {
+        Predicted {
+            file: FileId(1),
+            op: Op::Write,
+            range: Range::at(offset, len),
+            after: Nanos::from_micros(after_us),
+        }
+    }
+
+    fn request(offset: u64, len: u64) -> Request {
+        Request::new(RequestId(0), FileId(1), Op::Write, Range::at(offset, len))
+    }
+
+    fn foresight(items: &[Predicted]) -> Foresight {
+        let mut foresight = Foresight::default();
+        foresight.configure(&Settings::new(crate::PolicyKind::Aioli));
+        // 1 ms a request, next to nothing a byte: aggregating two saves 1 ms.
+        foresight.set_service_time(ServiceTime::linear(Nanos::from_millis(1), 10_000_000_000));
+        items.iter().for_each(|p| assert!(foresight.foresee(*p)));
+        foresight.group_if_needed();
+        foresight
+    }
+
+    #[test]
+    fn service_time_is_linear_between_measurements_and_beyond() {
+        let t = ServiceTime::measured(
+            &[(4096, Nanos(100)), (8192, Nanos(300))],
+            &[(4096, Nanos(50))],
+        );
+        assert_eq!(t.of(Op::Read, 6144), Nanos(200));
+        assert_eq!(t.of(Op::Read, 16384), Nanos(700));
+        assert_eq!(t.of(Op::Read, 0), Nanos(0));
+        assert_eq!(t.of(Op::Write, 1 << 20), Nanos(50));
+    }
+
+    #[test]
+    fn requests_that_come_soon_after_one_another_are_aggregated_and_others_are_not() {
+        // 0.5 ms apart: saves 1 ms. 5 ms apart: does not pay (alpha is 0 here: nothing is in between).
+        let f = foresight(&[
+            predicted(0, 4096, 0),
+            predicted(4096, 4096, 500),
+            predicted(8192, 4096, 5_500),
+        ]);
+        assert_eq!(f.alpha, 0.0);
+        let groups: Vec<u32> = (0..3).map(|i| f.group_of(i)).collect();
+        assert_eq!(groups[0], groups[1]);
+        assert_ne!(groups[1], groups[2]);
+    }
+
+    #[test]
+    fn waiting_that_is_overlapped_counts_less() {
+        // Three files' worth of other requests fill the 5 ms between the two: alpha is near 1.
+        let mut items = vec![predicted(0, 4096, 0), predicted(4096, 4096, 5_000)];
+        items.extend((0..10).map(|i| Predicted {
+            file: FileId(2),
+            ..predicted(i << 20, 4096, 100 + i * 400)
+        }));
+        let f = foresight(&items);
+        assert!(f.alpha > 0.9, "alpha is {}", f.alpha);
+        assert_eq!(f.group_of(0), f.group_of(1));
+    }
+
+    #[test]
+    fn a_request_matches_its_prediction_within_the_tolerance_and_again_in_the_next_time_step() {
+        let mut f = foresight(&[predicted(0, 4096, 0), predicted(4096, 4096, 100_000)]);
+        let ms = Nanos::from_millis;
+        assert_eq!(f.observe(&request(0, 4096), ms(7)), 0);
+        assert_eq!(f.observe(&request(4096, 4096), ms(7 + 109)), 1);
+        assert_eq!(f.observe(&request(4096, 4096), ms(7 + 85)), NONE);
+        assert_eq!(f.observe(&request(4096, 512), ms(7 + 100)), NONE);
+        // A minute later it all begins again.
+        assert_eq!(f.observe(&request(0, 4096), ms(60_000)), 0);
+        assert_eq!(f.observe(&request(4096, 4096), ms(60_101)), 1);
+    }
+
+    #[test]
+    fn the_next_time_step_may_begin_with_any_of_the_predicted_requests() {
+        let mut f = foresight(&[predicted(0, 4096, 0), predicted(4096, 4096, 50_000)]);
+        let ms = Nanos::from_millis;
+        assert_eq!(f.observe(&request(0, 4096), ms(0)), 0);
+        assert_eq!(f.observe(&request(4096, 4096), ms(9_000)), 1);
+        assert_eq!(f.observe(&request(0, 4096), ms(8_950)), 0);
+    }
+
+    #[test]
+    fn alpha_is_learned_from_what_was_served_during_waits() {
+        let mut f = foresight(&[predicted(0, 4096, 0)]);
+        for _ in 0..100 {
+            let before = f.served();
+            f.dispatched(Op::Write, 4096);
+            f.learn(Nanos::from_millis(2), before);
+        }
+        assert!((f.alpha - 0.5).abs() < 0.05, "alpha is {}", f.alpha);
+    }
+}

@@ -1,0 +1,301 @@
+//! The ordering guard: overlapping requests of a file keep their order where one of them writes.
+//!
+//! A request that overlaps an earlier, unfinished one of which either writes is *held*: it reaches a policy
+//! only when all such requests are finished. (Not merely dispatched: whoever serves batches may serve two
+//! of them in any order.)
+//!
+//! Where are the unfinished requests? Those that are queued in a policy which keeps offset order are in its
+//! index ([`Offsets`]), so that a request is entered in one ordered index when it arrives, not in two. All
+//! others are *listed* here: held ones, dispatched ones, and those of policies without such an index.
+//!
+//! Of the two lists, `writes` maps every byte to the *last* listed write over it: a new write takes its
+//! range over from earlier ones, splitting them, so its segments never overlap and whoever comes next waits
+//! only for the last in line. It need not look further where a segment covers its range, either: whatever
+//! is queued there came before that write, which waits for it. `reads` holds the listed reads, which may
+//! overlap; one that a write covers entirely leaves it, since whoever comes next waits for that write.
+//!
+//! Each write inserts one segment and splits at most two, hence O(log n) amortised, however many it
+//! replaces; a request that conflicts with k others pays O(log n) for each of them.
+
+use crate::arena::{Arena, NONE};
+use crate::book::{Book, Slot, State};
+use crate::offsets::Offsets;
+use crate::tree::{MaxEnd, Tree, group_of, key, name_of, offset_of};
+use presagio_core::{Op, Range};
+
+/// One held request among those that wait for a blocker.
+#[derive(Clone, Debug)]
+struct Edge {
+    held: Slot,
+    next: u32,
+}
+
+/// Who waits for whom, for the few requests that are involved in a conflict.
+#[derive(Clone, Debug)]
+struct Conflict {
+    /// Unfinished requests that this one waits for.
+    blockers: u32,
+    /// The list of requests that wait for this one.
+    edges: u32,
+}
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Guard {
+    reads: Tree<MaxEnd>,
+    writes: Tree<MaxEnd>,
+    edges: Arena<Edge, 1024>,
+    conflicts: Arena<Conflict, 1024>,
+    /// Reused between calls.
+    segments: Vec<(u128, u64)>,
+    blockers: Vec<Slot>,
+}
+
+impl Guard {
+    /// Whether a new request is free to go. If not it is held, and a later [`Guard::release`] frees it.
+    /// `indexes` are those of the policies that have one.
+    pub(crate) fn admit<'a>(
+        &mut self,
+        book: &mut Book,
+        slot: Slot,
+        indexes: impl Iterator<Item = &'a mut Offsets>,
+    ) -> bool {
+        let entry = &mut book.entries[slot];
+        let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
+        if range.is_empty() {
+            return true;
+        }
+        entry.guarded = true;
+        self.find_blockers(book, file, range, op, indexes);
+        let free = self.blockers.is_empty();
+        while let Some(blocker) = self.blockers.pop() {
+            self.add_edge(book, blocker, slot);
+        }
+        if !free {
+            self.list_held(book, slot);
+        }
+        free
+    }
+
+    /// Lists a request that is in no policy's index (any more).
+    pub(crate) fn list(&mut self, book: &mut Book, slot: Slot) {
+        let entry = &mut book.entries[slot];
+        if !entry.guarded || std::mem::replace(&mut entry.listed, true) {
+            return;
+        }
+        let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
+        if op == Op::Read {
+            let own = key(file, range.start(), slot);
+            return self.reads.insert(own, range.end());
+        }
+        // What overlaps it here came later, and is the last in line where it does.
+        self.find_segments(file, range);
+        let segments = std::mem::take(&mut self.segments);
+        for gap in gaps(range, &segments) {
+            self.writes.insert(key(file, gap.start(), slot), gap.end());
+        }
+        self.segments = segments;
+    }
+
+    /// Forgets a finished or cancelled request and adds the held ones that are free now to `freed`, in the
+    /// order of their arrival. Cancelled ones among them are forgotten in turn.
+    pub(crate) fn release(&mut self, book: &mut Book, slot: Slot, freed: &mut Vec<Slot>) {
+        self.unlist(book, slot);
+        if book.entries[slot].conflict == NONE {
+            return;
+        }
+        let from = freed.len();
+        let mut gone = vec![slot];
+        while let Some(blocker) = gone.pop() {
+            self.free_dependents(book, blocker, freed, &mut gone);
+            if blocker != slot {
+                self.unlist(book, blocker);
+                book.strike(blocker);
+            }
+        }
+        freed[from..].sort_unstable_by_key(|s| book.entries[*s].seq);
+    }
+
+    /// Collects into `blockers` the unfinished requests that one of this range must wait for.
+    fn find_blockers<'a>(
+        &mut self,
+        book: &mut Book,
+        file: u32,
+        range: Range,
+        op: Op,
+        indexes: impl Iterator<Item = &'a mut Offsets>,
+    ) {
+        self.find_segments(file, range);
+        self.blockers
+            .extend(self.segments.iter().map(|(k, _)| name_of(*k)));
+        if op == Op::Write {
+            self.find_listed_reads(file, range);
+        }
+        let queued = book.file(file).indexed;
+        let conflicting = |other: Op| other == Op::Write || op == Op::Write;
+        let others = Op::ALL.map(|other| conflicting(other) && queued[other.index()] > 0);
+        if others == [false, false] {
+            return;
+        }
+        for index in indexes {
+            for gap in gaps(range, &self.segments) {
+                for other in Op::ALL.into_iter().filter(|o| others[o.index()]) {
+                    index.find_overlapping(file, other, gap, &mut self.blockers);
+                }
+            }
+        }
+        self.blockers.retain(|b| book.entries[*b].guarded);
+    }
+
+    /// Collects into `segments` those of the listed writes that overlap `range`, in offset order.
+    fn find_segments(&mut self, file: u32, range: Range) {
+        self.segments.clear();
+        if self.writes.is_empty() {
+            return;
+        }
+        let mut place = self.writes.seek(key(file, range.start(), 0));
+        if let Some((k, end)) = self.writes.before(place)
+            && group_of(k) == file
+            && end > range.start()
+        {
+            self.segments.push((k, end));
+        }
+        while let Some((k, end)) = self.writes.at(place)
+            && k < key(file, range.end(), 0)
+        {
+            self.segments.push((k, end));
+            place = self.writes.forward(place);
+        }
+    }
+
+    /// Adds the listed reads that overlap a write's range. Those it covers need not be seen by later ones.
+    fn find_listed_reads(&mut self, file: u32, range: Range) {
+        let to = key(file, range.end(), 0);
+        let mut from = key(file, 0, 0);
+        while !self.reads.is_empty()
+            && let Some((k, end)) = self.reads.find_first(from, to, |m| m > range.start())
+        {
+            self.blockers.push(name_of(k));
+            if offset_of(k) >= range.start() && end <= range.end() {
+                self.reads.remove(k);
+            }
+            from = k + 1;
+        }
+    }
+
+    /// Lists a held request. A write takes its range over from the segments found for it.
+    fn list_held(&mut self, book: &mut Book, slot: Slot) {
+        let entry = &mut book.entries[slot];
+        entry.listed = true;
+        let (range, op) = (entry.range(), entry.request.op);
+        let own = key(entry.home / 2, range.start(), slot);
+        if op == Op::Read {
+            return self.reads.insert(own, range.end());
+        }
+        for (k, end) in std::mem::take(&mut self.segments) {
+            self.take_over(k, end, range);
+        }
+        self.writes.insert(own, range.end());
+    }
+
+    /// Leaves to the segment `k..end` only what lies outside of `range`.
+    fn take_over(&mut self, k: u128, end: u64, range: Range) {
+        if offset_of(k) < range.start() {
+            self.writes.set(k, range.start());
+        } else {
+            self.writes.remove(k);
+        }
+        if end > range.end() {
+            let rest = key(group_of(k), range.end(), name_of(k));
+            self.writes.insert(rest, end);
+        }
+    }
+
+    fn free_dependents(
+        &mut self,
+        book: &mut Book,
+        blocker: Slot,
+        freed: &mut Vec<Slot>,
+        ghosts: &mut Vec<Slot>,
+    ) {
+        let conflict = std::mem::replace(&mut book.entries[blocker].conflict, NONE);
+        if conflict == NONE {
+            return;
+        }
+        self.conflicts.free(conflict);
+        let mut edge = self.conflicts[conflict].edges;
+        while edge != NONE {
+            let Edge { held, next } = self.edges[edge].clone();
+            self.edges.free(edge);
+            edge = next;
+            let waiting = &mut self.conflicts[book.entries[held].conflict];
+            waiting.blockers -= 1;
+            if waiting.blockers == 0 {
+                match book.entries[held].state {
+                    State::Ghost => ghosts.push(held),
+                    _ => freed.push(held),
+                }
+            }
+        }
+    }
+
+    fn add_edge(&mut self, book: &mut Book, blocker: Slot, held: Slot) {
+        let waiting = self.conflict_of(book, held);
+        self.conflicts[waiting].blockers += 1;
+        let blocking = self.conflict_of(book, blocker);
+        let next = self.conflicts[blocking].edges;
+        self.conflicts[blocking].edges = self.edges.insert(Edge { held, next });
+    }
+
+    fn conflict_of(&mut self, book: &mut Book, slot: Slot) -> u32 {
+        let entry = &mut book.entries[slot];
+        if entry.conflict == NONE {
+            entry.conflict = self.conflicts.insert(Conflict {
+                blockers: 0,
+                edges: NONE,
+            });
+        }
+        entry.conflict
+    }
+
+    fn unlist(&mut self, book: &mut Book, slot: Slot) {
+        let entry = &mut book.entries[slot];
+        if !std::mem::take(&mut entry.listed) {
+            return;
+        }
+        let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
+        let own = key(file, range.start(), slot);
+        match op {
+            // A read that some write covered has left already.
+            Op::Read => {
+                self.reads.remove(own);
+            }
+            Op::Write => {
+                if self.writes.take(own) != Some(range.end()) {
+                    self.remove_remaining_segments(slot, file, range);
+                }
+            }
+        }
+    }
+
+    /// Removes what later writes left of this one.
+    fn remove_remaining_segments(&mut self, slot: Slot, file: u32, range: Range) {
+        self.find_segments(file, range);
+        for (k, _) in std::mem::take(&mut self.segments) {
+            if name_of(k) == slot {
+                self.writes.remove(k);
+            }
+        }
+    }
+}
+
+/// The parts of `range` that the segments, which overlap it and are in offset order, leave free.
+fn gaps(range: Range, segments: &[(u128, u64)]) -> impl Iterator<Item = Range> {
+    let starts = segments.iter().map(|(k, _)| offset_of(*k));
+    let starts = starts.chain([range.end()]);
+    let ends = segments.iter().map(|(_, end)| *end);
+    let ends = [range.start()].into_iter().chain(ends);
+    ends.zip(starts)
+        .filter(|(from, to)| from < to)
+        .map(|(from, to)| Range::at(from, to - from))
+}

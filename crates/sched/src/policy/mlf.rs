@@ -1,0 +1,107 @@
+//! MLF: quanta like aIOLi's, but queues take turns and nobody waits for completions (thesis 3.1.2).
+//!
+//! Queues are visited round robin. A visit grows that queue's quanta and serves its front if that is covered
+//! now; there is no first-come first-served between queues, hence nothing to compare. [`super::turns`] goes
+//! directly to the next visit that serves something.
+
+use super::quanta::QuantaQueues;
+use super::turns::Turns;
+use super::{Choice, Policy};
+use crate::book::{Book, Slot};
+use crate::offsets::Offsets;
+use crate::settings::Settings;
+use presagio_core::Nanos;
+
+/// See the module's header. Each queue's steps are its visits.
+#[derive(Debug)]
+pub(crate) struct Mlf {
+    queues: QuantaQueues,
+    turns: Turns,
+}
+
+impl Mlf {
+    pub(crate) fn new(settings: &Settings) -> Mlf {
+        Mlf {
+            queues: QuantaQueues::new(settings, settings.mlf_quantum),
+            turns: Turns::default(),
+        }
+    }
+
+    fn place(&mut self, home: u32) {
+        if self.queues.oldest(home).is_none() {
+            self.queues.waits.end(home);
+            self.turns.leave(home);
+        } else if self.queues.waits.contains(home) {
+            self.turns.leave(home);
+        } else {
+            let visits = self
+                .queues
+                .steps_to_ready(home, self.turns.last_visit(home));
+            self.turns.serve_after(home, visits);
+        }
+    }
+}
+
+impl Policy for Mlf {
+    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos) {
+        let home = book.entries[slot].home;
+        let step = self.turns.last_visit(home);
+        let changed = self.queues.push(book, slot, step);
+        if self.queues.waits.arrived(book, home, slot, now) || changed {
+            self.place(home);
+        }
+    }
+
+    fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {
+        while let Some(home) = self.queues.waits.next_over(book, now) {
+            self.place(home);
+        }
+        while let Some(home) = self.turns.advance() {
+            if self.queues.suspects_more(home, now)
+                || self.queues.foresees_more(book, home, now, out)
+            {
+                self.place(home);
+                continue;
+            }
+            let visit = self.turns.last_visit(home);
+            let given = self.queues.dispatch(book, home, visit, out);
+            self.queues.adapt(home, given.bytes, visit);
+            self.place(home);
+            return Choice::Dispatch;
+        }
+        self.queues.waits.choice()
+    }
+
+    fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {
+        let home = book.entries[slot].home;
+        self.queues.take(book, slot, out);
+        self.place(home);
+    }
+
+    fn remove(&mut self, book: &mut Book, slot: Slot) {
+        let home = book.entries[slot].home;
+        self.queues.remove(book, slot);
+        self.place(home);
+    }
+
+    fn configure(&mut self, _book: &Book, settings: &Settings) {
+        let turns = &self.turns;
+        self.queues
+            .configure(settings, settings.mlf_quantum, |home| {
+                turns.last_visit(home)
+            });
+        self.queues.homes().for_each(|home| self.place(home));
+    }
+
+    fn forget(&mut self, home: u32) {
+        self.queues.forget(home);
+    }
+
+    fn offsets(&mut self) -> Option<&mut Offsets> {
+        Some(&mut self.queues.offsets)
+    }
+
+    fn len(&self) -> usize {
+        self.queues.len()
+    }
+}

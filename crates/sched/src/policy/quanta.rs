@@ -1,0 +1,442 @@
+//! Queues with quanta: what aIOLi and MLF share (thesis 3.1.1, after Lebre et al. 2006).
+//!
+//! As published: a request enters its queue with a quantum of 0 bytes. At every step all quanta of a queue
+//! grow by a value that depends on how the queue used its quanta in the past; a virtual request (requests
+//! that touch) has the sum of its parts' quanta. The first virtual request in offset order can be served
+//! once its quantum covers its size.
+//!
+//! Nothing is incremented here. Let `given` be the sum of all growths of a queue so far. A request that
+//! arrived when it was `b` has the quantum `given − b`; a virtual request of n parts has
+//! `n × given − Σ b`, whatever the growths were in between. So each request remembers `b` (its `word`), the
+//! virtual request at the front remembers Σ b, and the number of steps until it can be served is one
+//! division. A test compares this with a model that does walk and increment.
+//!
+//! The lowest few virtual requests of a queue are kept as they grow, join and are preceded by new ones, so
+//! that the front is at hand at every selection; further ones are put together when they come to the front.
+
+use super::at_mut;
+use super::waits::Waits;
+use crate::book::{Book, Slot};
+use crate::offsets::{Limits, Offsets};
+use crate::settings::Settings;
+use presagio_core::Nanos;
+
+/// The queues of aIOLi or MLF, numbered by file and operation.
+#[derive(Debug)]
+pub(crate) struct QuantaQueues {
+    pub offsets: Offsets,
+    queues: Vec<Queue>,
+    pub waits: Waits,
+    /// How long a suspected shift or better aggregation is waited for.
+    wait: Nanos,
+    /// What a queue's quanta grow by at first.
+    quantum: u64,
+    limits: Limits,
+    len: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    requests: u32,
+    /// The lowest virtual requests, the front last. Every request of the queue that is in none of them
+    /// starts behind the first of them.
+    fronts: Vec<Front>,
+    /// The sum of all growths, up to the step `counted`.
+    given: u64,
+    counted: u64,
+    /// What quanta grow by at each step; 0 until first used.
+    growth: u64,
+    /// The last batch.
+    last_start: u64,
+    last_end: u64,
+    last_requests: u32,
+    /// Where the next batch should lie if no request was late; set when a batch lay before the last.
+    shift: Option<u64>,
+}
+
+/// The virtual request at the lowest offset of a queue.
+#[derive(Clone, Debug)]
+struct Front {
+    first: Slot,
+    start: u64,
+    end: u64,
+    requests: u32,
+    /// Σ b of its parts, modulo 2⁶⁴.
+    bases: u64,
+    /// The arrival number of its oldest part.
+    oldest: u64,
+}
+
+/// How many virtual requests of a queue are kept.
+const FRONTS_MAX: usize = 16;
+
+/// A batch that has left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub bytes: u64,
+    /// What is left of its quantum.
+    pub left: u64,
+    /// Where it ended.
+    pub end: u64,
+}
+
+impl QuantaQueues {
+    pub(crate) fn new(settings: &Settings, quantum: u64) -> QuantaQueues {
+        QuantaQueues {
+            offsets: Offsets::default(),
+            queues: Vec::new(),
+            waits: Waits::default(),
+            wait: settings.wait,
+            quantum,
+            limits: Limits::of(settings),
+            len: 0,
+        }
+    }
+
+    /// Takes over parameters; `step_of` a queue is its step now.
+    pub(crate) fn configure(
+        &mut self,
+        settings: &Settings,
+        quantum: u64,
+        step_of: impl Fn(u32) -> u64,
+    ) {
+        self.wait = settings.wait;
+        self.limits = Limits::of(settings);
+        if quantum != self.quantum {
+            self.quantum = quantum;
+            for (home, queue) in self.queues.iter_mut().enumerate() {
+                queue.count_to(step_of(home as u32));
+                queue.growth = quantum;
+            }
+        }
+    }
+
+    /// The numbers of all queues.
+    pub(crate) fn homes(&self) -> std::ops::Range<u32> {
+        0..self.queues.len() as u32
+    }
+
+    pub(crate) fn forget(&mut self, home: u32) {
+        if let Some(queue) = self.queues.get_mut(home as usize) {
+            *queue = Queue::default();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a request at step `step`; whether the front of its queue changed.
+    pub(crate) fn push(&mut self, book: &mut Book, slot: Slot, step: u64) -> bool {
+        let home = book.entries[slot].home;
+        let followed = self.offsets.insert(book, slot);
+        self.len += 1;
+        let queue = at_mut(&mut self.queues, home);
+        if queue.growth == 0 {
+            queue.growth = self.quantum;
+        }
+        queue.count_to(step);
+        queue.requests += 1;
+        book.entries[slot].word = queue.given;
+        let added = queue.add(Front::of(book, slot), self.limits);
+        if added == Added::Last && followed {
+            self.extend_last(book, home);
+        }
+        added != Added::Behind
+            && (added == Added::Front || self.queues[home as usize].fronts.len() == 1)
+    }
+
+    /// Removes a request that was cancelled.
+    pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
+        let home = book.entries[slot].home;
+        self.offsets.remove(book, slot);
+        self.len -= 1;
+        let queue = &mut self.queues[home as usize];
+        queue.requests -= 1;
+        queue.fronts.clear();
+        self.find_front(book, home);
+    }
+
+    /// Gives out the batch around a certain request, wherever it is in the queue.
+    pub(crate) fn take(&mut self, book: &mut Book, slot: Slot, out: &mut Vec<Slot>) {
+        let home = book.entries[slot].home;
+        self.offsets
+            .run_around(book, home, slot, self.limits, |_| true, out);
+        for &slot in out.iter() {
+            self.offsets.remove(book, slot);
+        }
+        self.len -= out.len();
+        let queue = &mut self.queues[home as usize];
+        queue.requests -= out.len() as u32;
+        queue.fronts.clear();
+        self.find_front(book, home);
+    }
+
+    /// The arrival number of the oldest request in the queue's front; none if the queue is empty.
+    pub(crate) fn oldest(&self, home: u32) -> Option<u64> {
+        Some(self.queues[home as usize].fronts.last()?.oldest)
+    }
+
+    /// After how many more steps than `step` the front can be served: at least one.
+    pub(crate) fn steps_to_ready(&mut self, home: u32, step: u64) -> u64 {
+        let queue = &mut self.queues[home as usize];
+        queue.count_to(step);
+        let Some(front) = queue.fronts.last() else {
+            return u64::MAX;
+        };
+        let lacking = (front.end - front.start).saturating_sub(front.quantum(queue.given));
+        let growth = queue.growth.saturating_mul(front.requests.into());
+        lacking.div_ceil(growth).max(1)
+    }
+
+    /// Whether the queue, selected now, should rather wait; if so the wait begins.
+    ///
+    /// Two phenomena call for it. A *shift*: the last batch lay before the one before it, so some process is
+    /// late, and the selected one lies behind it: what belongs between them may be about to come. A *better
+    /// aggregation*: the last batch of this queue had more requests and the selected one does not continue
+    /// it. Either waits once.
+    pub(crate) fn suspects_more(&mut self, home: u32, now: Nanos) -> bool {
+        let queue = &mut self.queues[home as usize];
+        let Some(front) = queue.fronts.last() else {
+            return false;
+        };
+        let wait = match queue.shift.take() {
+            Some(expected) => front.start > expected,
+            None => front.start > queue.last_end && queue.last_requests > front.requests,
+        };
+        if wait {
+            queue.last_requests = 0;
+            self.waits.begin(home, now + self.wait);
+        }
+        wait
+    }
+
+    /// Whether foresight expects more of the front; if so the wait begins.
+    pub(crate) fn foresees_more(
+        &mut self,
+        book: &mut Book,
+        home: u32,
+        now: Nanos,
+        out: &mut Vec<Slot>,
+    ) -> bool {
+        if book.foresight.is_empty() {
+            return false;
+        }
+        self.collect_front(book, home, out);
+        let wait = self.waits.foreseen(book, home, out, now);
+        out.clear();
+        wait
+    }
+
+    /// Gives out the front of the queue.
+    pub(crate) fn dispatch(
+        &mut self,
+        book: &mut Book,
+        home: u32,
+        step: u64,
+        out: &mut Vec<Slot>,
+    ) -> Given {
+        self.collect_front(book, home, out);
+        for &slot in out.iter() {
+            self.offsets.remove(book, slot);
+        }
+        self.len -= out.len();
+        let queue = &mut self.queues[home as usize];
+        queue.count_to(step);
+        queue.requests -= out.len() as u32;
+        let front = queue
+            .fronts
+            .pop()
+            .expect("a queue with a front was selected");
+        queue.remember(&front);
+        let bytes = front.end - front.start;
+        let left = front.quantum(queue.given).saturating_sub(bytes);
+        self.find_front(book, home);
+        Given {
+            bytes,
+            left,
+            end: front.end,
+        }
+    }
+
+    /// Whether the front continues at `end` and fits into `bytes`.
+    pub(crate) fn continues(&self, home: u32, end: u64, bytes: u64) -> bool {
+        let front = self.queues.get(home as usize).and_then(|q| q.fronts.last());
+        front.is_some_and(|f| f.start == end && f.end - f.start <= bytes)
+    }
+
+    /// Adapts the growth of a queue's quanta to the bytes it used in its turn: twice the growth if it used
+    /// 175 % of it or more, 1.5 × from 125 %, the same from 75 %, else half.
+    pub(crate) fn adapt(&mut self, home: u32, used: u64, step: u64) {
+        let most = self.limits.bytes.max(self.quantum);
+        let Some(queue) = self.queues.get_mut(home as usize) else {
+            return;
+        };
+        queue.count_to(step);
+        let growth = queue.growth;
+        let percent = u128::from(used) * 100 / u128::from(growth.max(1));
+        queue.growth = match percent {
+            175.. => growth.saturating_mul(2),
+            125.. => growth.saturating_add(growth / 2),
+            75.. => growth,
+            _ => growth / 2,
+        }
+        .min(most);
+        if queue.growth == 0 {
+            queue.growth = self.quantum;
+        }
+    }
+
+    fn collect_front(&mut self, book: &Book, home: u32, out: &mut Vec<Slot>) {
+        let front = self.queues[home as usize].fronts.last();
+        let front = front.expect("a queue with a front was selected");
+        let limits = Limits {
+            requests: front.requests as usize,
+            bytes: u64::MAX,
+        };
+        let first = front.first;
+        self.offsets
+            .run_from(book, home, first, limits, |_| true, out);
+        debug_assert_eq!(out.len(), limits.requests);
+    }
+
+    /// After a front has left: if none is known, the lowest offset is looked up and what follows it added.
+    fn find_front(&mut self, book: &Book, home: u32) {
+        let queue = &mut self.queues[home as usize];
+        if queue.requests == 0 {
+            // The numbers start again from 0, so that they stay small.
+            queue.given = 0;
+            queue.fronts.clear();
+        } else if queue.fronts.is_empty() {
+            let first = self.offsets.first(book, home);
+            let first = first.expect("the queue has requests");
+            queue.fronts.push(Front::of(book, first));
+            self.extend_last(book, home);
+        }
+    }
+
+    /// Adds to the highest virtual request that is kept what follows it without a gap.
+    fn extend_last(&mut self, book: &Book, home: u32) {
+        let limits = self.limits;
+        let front = &mut self.queues[home as usize].fronts[0];
+        if front.start < front.end {
+            self.offsets.chain(book, home, front.end, |next| {
+                front.append(&Front::of(book, next), limits)
+            });
+        }
+    }
+}
+
+/// Where a new request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Added {
+    /// Into the front, or it is the front.
+    Front,
+    /// Into the highest virtual request that is kept, at its end.
+    Last,
+    /// Somewhere behind the front.
+    Behind,
+}
+
+impl Added {
+    fn at_front(front: bool) -> Added {
+        if front { Added::Front } else { Added::Behind }
+    }
+}
+
+impl Queue {
+    /// Brings `given` up to the step.
+    fn count_to(&mut self, step: u64) {
+        if self.requests > 0 {
+            let growths = (step - self.counted).wrapping_mul(self.growth);
+            self.given = self.given.wrapping_add(growths);
+        }
+        self.counted = step;
+    }
+
+    /// Adds a new request to the virtual requests that are kept, if it belongs among them.
+    fn add(&mut self, mut new: Front, limits: Limits) -> Added {
+        let Some(last) = self.fronts.first_mut() else {
+            self.fronts.push(new);
+            return Added::Front;
+        };
+        if new.start >= last.start {
+            let grown = last.end == new.start && last.append(&new, limits);
+            return if grown { Added::Last } else { Added::Behind };
+        }
+        let above = self.fronts.iter().rposition(|f| f.start > new.start);
+        let above = above.expect("the last one is above");
+        let front = self.fronts.len() - 1;
+        if let Some(below) = self.fronts.get_mut(above + 1)
+            && below.end == new.start
+            && below.append(&new, limits)
+        {
+            self.join(above, limits);
+            return Added::at_front(above + 1 == front);
+        }
+        if new.end == self.fronts[above].start && new.append(&self.fronts[above], limits) {
+            self.fronts[above] = new;
+            return Added::at_front(above == front);
+        }
+        self.fronts.insert(above + 1, new);
+        if self.fronts.len() > FRONTS_MAX {
+            self.fronts.remove(0);
+        }
+        Added::at_front(above == front)
+    }
+
+    /// Joins the virtual request at `above` to the one below it if they touch now.
+    fn join(&mut self, above: usize, limits: Limits) {
+        let upper = self.fronts[above].clone();
+        let lower = &mut self.fronts[above + 1];
+        if lower.end == upper.start && lower.append(&upper, limits) {
+            self.fronts.remove(above);
+        }
+    }
+
+    /// Remembers a batch for the waits: a batch before the last one suggests a shift.
+    fn remember(&mut self, front: &Front) {
+        if front.start < self.last_start && self.shift.is_none() {
+            self.shift = Some(front.end);
+        }
+        self.last_start = front.start;
+        self.last_end = front.end;
+        self.last_requests = front.requests;
+    }
+}
+
+impl Front {
+    fn of(book: &Book, slot: Slot) -> Front {
+        let entry = &book.entries[slot];
+        Front {
+            first: slot,
+            start: entry.range().start(),
+            end: entry.range().end(),
+            requests: 1,
+            bases: entry.word,
+            oldest: entry.seq,
+        }
+    }
+
+    fn quantum(&self, given: u64) -> u64 {
+        given
+            .wrapping_mul(self.requests.into())
+            .wrapping_sub(self.bases)
+    }
+
+    /// Adds what follows directly, unless one of them is empty or the limits forbid it.
+    fn append(&mut self, next: &Front, limits: Limits) -> bool {
+        debug_assert_eq!(self.end, next.start);
+        let fits = self.start < self.end
+            && next.start < next.end
+            && (self.requests + next.requests) as usize <= limits.requests
+            && next.end - self.start <= limits.bytes;
+        if fits {
+            self.end = next.end;
+            self.requests += next.requests;
+            self.bases = self.bases.wrapping_add(next.bases);
+            self.oldest = self.oldest.min(next.oldest);
+        }
+        fits
+    }
+}

@@ -1,0 +1,126 @@
+//! SJF: shortest job first, with aggregation (thesis 3.1.3).
+//!
+//! Two queues per file. The queue with the fewest bytes is served next, from its lowest offset on; a heap
+//! keyed by each queue's bytes replaces the walk over all queues.
+
+use super::{Choice, Policy, at_mut};
+use crate::book::{Book, Slot};
+use crate::heap::KeyedHeap;
+use crate::offsets::{Limits, Offsets};
+use crate::policy::waits::Waits;
+use crate::settings::Settings;
+use presagio_core::Nanos;
+
+/// See the module's header. Queues are numbered by file and operation.
+#[derive(Debug)]
+pub(crate) struct Sjf {
+    offsets: Offsets,
+    queues: Vec<Queue>,
+    /// The queues that can be served, by their bytes.
+    shortest: KeyedHeap<u64>,
+    /// The queues that are held back because foresight expects more.
+    waits: Waits,
+    limits: Limits,
+    len: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    bytes: u64,
+    requests: u32,
+}
+
+impl Sjf {
+    pub(crate) fn new(settings: &Settings) -> Sjf {
+        Sjf {
+            offsets: Offsets::default(),
+            queues: Vec::new(),
+            shortest: KeyedHeap::default(),
+            waits: Waits::default(),
+            limits: Limits::of(settings),
+            len: 0,
+        }
+    }
+
+    /// Puts the queue where its bytes say, or nowhere if it is empty or waits.
+    fn place(&mut self, home: u32) {
+        let queue = &self.queues[home as usize];
+        if queue.requests == 0 {
+            self.waits.end(home);
+            self.shortest.remove(home);
+        } else if !self.waits.contains(home) {
+            self.shortest.set(home, queue.bytes);
+        }
+    }
+
+    fn remove_all(&mut self, book: &mut Book, slots: &[Slot]) {
+        for &slot in slots {
+            let (home, len) = (book.entries[slot].home, book.entries[slot].range().len());
+            self.offsets.remove(book, slot);
+            let queue = &mut self.queues[home as usize];
+            queue.bytes -= len;
+            queue.requests -= 1;
+            self.len -= 1;
+        }
+        if let Some(&slot) = slots.first() {
+            self.place(book.entries[slot].home);
+        }
+    }
+}
+
+impl Policy for Sjf {
+    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos) {
+        let (home, len) = (book.entries[slot].home, book.entries[slot].range().len());
+        self.offsets.insert(book, slot);
+        let queue = at_mut(&mut self.queues, home);
+        queue.bytes += len;
+        queue.requests += 1;
+        self.len += 1;
+        self.waits.arrived(book, home, slot, now);
+        self.place(home);
+    }
+
+    fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {
+        while let Some(home) = self.waits.next_over(book, now) {
+            self.place(home);
+        }
+        while let Some((_, home)) = self.shortest.peek() {
+            let first = self
+                .offsets
+                .first(book, home)
+                .expect("a queue in the heap has requests");
+            self.offsets
+                .run_from(book, home, first, self.limits, |_| true, out);
+            if !self.waits.foreseen(book, home, out, now) {
+                self.remove_all(book, out);
+                return Choice::Dispatch;
+            }
+            out.clear();
+            self.shortest.remove(home);
+        }
+        self.waits.choice()
+    }
+
+    fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {
+        let home = book.entries[slot].home;
+        self.offsets
+            .run_around(book, home, slot, self.limits, |_| true, out);
+        self.remove_all(book, out);
+    }
+
+    fn remove(&mut self, book: &mut Book, slot: Slot) {
+        self.remove_all(book, &[slot]);
+    }
+
+    fn configure(&mut self, _book: &Book, settings: &Settings) {
+        self.limits = Limits::of(settings);
+    }
+
+    fn offsets(&mut self) -> Option<&mut Offsets> {
+        Some(&mut self.offsets)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}

@@ -1,0 +1,98 @@
+//! TWINS: one data server at a time (paper 001, §II).
+//!
+//! One first-in first-out queue per data server. During a window of configured length only the current
+//! server's queue is served; if it is empty the scheduler waits for requests or the end of the window, even
+//! while others queue. Then it is the next server's turn, round robin. Position i of the round is server
+//! (i + node) mod servers, so that I/O nodes that start together stay on different servers.
+//!
+//! A window ends when somebody looks: at an arrival, a completion or the wake-up that `WaitUntil` asked for.
+//! It then has lasted a little longer than configured, and the next one starts at that moment.
+
+use super::{Choice, Policy, at_mut};
+use crate::book::{Book, Fifo, Slot};
+use crate::settings::Settings;
+use presagio_core::Nanos;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Twins {
+    queues: Vec<Fifo>,
+    /// The server whose turn it is.
+    server: u32,
+    servers: u32,
+    window: Nanos,
+    /// When the current window started; none before the first request.
+    since: Option<Nanos>,
+    len: usize,
+}
+
+impl Twins {
+    pub(crate) fn new(settings: &Settings) -> Twins {
+        Twins {
+            queues: Vec::new(),
+            server: settings.twins_node % settings.queues,
+            servers: settings.queues,
+            window: settings.twins_window,
+            since: None,
+            len: 0,
+        }
+    }
+
+    /// Starts the first window, or moves on to the next server if the current window is over.
+    fn turn(&mut self, now: Nanos) {
+        match self.since {
+            None => self.since = Some(now),
+            Some(since) if now.since(since) >= self.window => {
+                self.server = (self.server + 1) % self.servers;
+                self.since = Some(now);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl Policy for Twins {
+    fn push(&mut self, book: &mut Book, slot: Slot, _now: Nanos) {
+        let server = book.entries[slot].request.queue.0;
+        at_mut(&mut self.queues, server).push(book, slot);
+        self.len += 1;
+    }
+
+    fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {
+        if self.len == 0 {
+            return Choice::Idle;
+        }
+        self.turn(now);
+        match at_mut(&mut self.queues, self.server).head() {
+            Some(slot) => {
+                self.take(book, slot, now, out);
+                Choice::Dispatch
+            }
+            None => Choice::WaitUntil(self.since.unwrap_or(now) + self.window),
+        }
+    }
+
+    fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {
+        self.remove(book, slot);
+        out.push(slot);
+    }
+
+    fn remove(&mut self, book: &mut Book, slot: Slot) {
+        let server = book.entries[slot].request.queue.0;
+        self.queues[server as usize].remove(book, slot);
+        self.len -= 1;
+    }
+
+    fn configure(&mut self, _book: &Book, settings: &Settings) {
+        self.window = settings.twins_window;
+        if settings.queues != self.servers {
+            // Requests of queues that are out of range now are still to be served.
+            self.servers = settings.queues.max(self.queues.len() as u32);
+            self.server = settings.twins_node % self.servers;
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
