@@ -47,6 +47,11 @@ impl<T: Clone, const N: usize> Arena<T, N> {
         index
     }
 
+    /// A freed name with what it last held, if there is one.
+    pub(crate) fn reuse(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
     /// Gives `index` back. Its content stays readable until it is reused.
     pub(crate) fn free(&mut self, index: u32) {
         debug_assert!(index < self.used);

@@ -7,8 +7,10 @@
 use crate::arena::{Arena, NONE};
 use crate::foresight::Foresight;
 use crate::settings::PolicyKind;
-use presagio_core::{FileId, IdHashMap, Op, Range, Request};
+use crate::stats::Cell;
+use presagio_core::{FileId, IdHashMap, Op, QueueId, Range, Request};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The place of a request in the book.
 pub(crate) type Slot = u32;
@@ -66,8 +68,9 @@ pub(crate) const fn home_of(file: u32, op: Op) -> u32 {
     file * 2 + op as u32
 }
 
-/// What is known of a file that has been seen.
+/// What is known of a file that has been seen, in one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct File {
     pub id: FileId,
     /// Live requests.
@@ -76,9 +79,13 @@ pub(crate) struct File {
     pub indexed: [u32; 2],
     /// Where the last request of each operation ended.
     pub last_end: [u64; 2],
-    /// The statistics cell that each operation used last.
-    pub cell: [u32; 2],
+    /// The statistics cell that each operation used last, and of which queue and policy that is.
+    pub cell: [Option<Arc<Cell>>; 2],
+    pub cell_queue: [QueueId; 2],
+    pub cell_policy: [PolicyKind; 2],
 }
+
+const _: () = assert!(size_of::<File>() == 64 && size_of::<Entry>() == 96);
 
 /// Files remembered after their last request, for their history; beyond that the longest idle go.
 const FILES_KEPT: usize = 1 << 16;
@@ -169,7 +176,9 @@ impl Book {
             live: 0,
             indexed: [0; 2],
             last_end: [0; 2],
-            cell: [NONE; 2],
+            cell: [None, None],
+            cell_queue: [QueueId(0); 2],
+            cell_policy: [PolicyKind::Noop; 2],
         };
         let number = match self.forget_idle_file() {
             Some(number) => {

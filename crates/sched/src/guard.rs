@@ -20,7 +20,7 @@
 use crate::arena::{Arena, NONE};
 use crate::book::{Book, Slot, State};
 use crate::offsets::Offsets;
-use crate::tree::{MaxEnd, Tree, group_of, key, name_of, offset_of};
+use crate::tree::{Forest, Interval, Key};
 use presagio_core::{Op, Range};
 
 /// One held request among those that wait for a blocker.
@@ -42,12 +42,14 @@ struct Conflict {
 /// See the module's header.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
-    reads: Tree<MaxEnd>,
-    writes: Tree<MaxEnd>,
+    /// By file.
+    reads: Forest,
+    /// By file.
+    writes: Forest,
     edges: Arena<Edge, 1024>,
     conflicts: Arena<Conflict, 1024>,
     /// Reused between calls.
-    segments: Vec<(u128, u64)>,
+    segments: Vec<Interval>,
     blockers: Vec<Slot>,
 }
 
@@ -66,6 +68,9 @@ impl Guard {
             return true;
         }
         entry.guarded = true;
+        if self.is_alone(book, file, op) {
+            return true;
+        }
         self.find_blockers(book, file, range, op, indexes);
         let free = self.blockers.is_empty();
         while let Some(blocker) = self.blockers.pop() {
@@ -77,6 +82,13 @@ impl Guard {
         free
     }
 
+    /// Whether there is nothing at all that a request of this operation could conflict with.
+    fn is_alone(&self, book: &mut Book, file: u32, op: Op) -> bool {
+        let [reads, writes] = book.file(file).indexed;
+        let no_writes = self.writes.is_empty() && writes == 0;
+        no_writes && (op == Op::Read || self.reads.is_empty() && reads == 0)
+    }
+
     /// Lists a request that is in no policy's index (any more).
     pub(crate) fn list(&mut self, book: &mut Book, slot: Slot) {
         let entry = &mut book.entries[slot];
@@ -85,14 +97,15 @@ impl Guard {
         }
         let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
         if op == Op::Read {
-            let own = key(file, range.start(), slot);
-            return self.reads.insert(own, range.end());
+            let own = Key::new(range.start(), slot);
+            return self.reads.insert(file, own, range.end());
         }
         // What overlaps it here came later, and is the last in line where it does.
         self.find_segments(file, range);
         let segments = std::mem::take(&mut self.segments);
         for gap in gaps(range, &segments) {
-            self.writes.insert(key(file, gap.start(), slot), gap.end());
+            let own = Key::new(gap.start(), slot);
+            self.writes.insert(file, own, gap.end());
         }
         self.segments = segments;
     }
@@ -127,7 +140,7 @@ impl Guard {
     ) {
         self.find_segments(file, range);
         self.blockers
-            .extend(self.segments.iter().map(|(k, _)| name_of(*k)));
+            .extend(self.segments.iter().map(|(key, _)| key.name));
         if op == Op::Write {
             self.find_listed_reads(file, range);
         }
@@ -153,33 +166,30 @@ impl Guard {
         if self.writes.is_empty() {
             return;
         }
-        let mut place = self.writes.seek(key(file, range.start(), 0));
-        if let Some((k, end)) = self.writes.before(place)
-            && group_of(k) == file
-            && end > range.start()
+        let mut place = self.writes.seek(file, Key::from(range.start()));
+        let before = self.writes.before(place);
+        self.segments
+            .extend(before.filter(|(_, end)| *end > range.start()));
+        while let Some((key, end)) = self.writes.at(place)
+            && key.offset < range.end()
         {
-            self.segments.push((k, end));
-        }
-        while let Some((k, end)) = self.writes.at(place)
-            && k < key(file, range.end(), 0)
-        {
-            self.segments.push((k, end));
+            self.segments.push((key, end));
             place = self.writes.forward(place);
         }
     }
 
     /// Adds the listed reads that overlap a write's range. Those it covers need not be seen by later ones.
     fn find_listed_reads(&mut self, file: u32, range: Range) {
-        let to = key(file, range.end(), 0);
-        let mut from = key(file, 0, 0);
-        while !self.reads.is_empty()
-            && let Some((k, end)) = self.reads.find_first(from, to, |m| m > range.start())
+        let mut from = Key::default();
+        while let Some((key, end)) = self
+            .reads
+            .find_first(file, from, range.end(), range.start())
         {
-            self.blockers.push(name_of(k));
-            if offset_of(k) >= range.start() && end <= range.end() {
-                self.reads.remove(k);
+            self.blockers.push(key.name);
+            if key.offset >= range.start() && end <= range.end() {
+                self.reads.remove(file, key);
             }
-            from = k + 1;
+            from = key.next();
         }
     }
 
@@ -187,27 +197,27 @@ impl Guard {
     fn list_held(&mut self, book: &mut Book, slot: Slot) {
         let entry = &mut book.entries[slot];
         entry.listed = true;
-        let (range, op) = (entry.range(), entry.request.op);
-        let own = key(entry.home / 2, range.start(), slot);
+        let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
+        let own = Key::new(range.start(), slot);
         if op == Op::Read {
-            return self.reads.insert(own, range.end());
+            return self.reads.insert(file, own, range.end());
         }
-        for (k, end) in std::mem::take(&mut self.segments) {
-            self.take_over(k, end, range);
+        for segment in std::mem::take(&mut self.segments) {
+            self.take_over(file, segment, range);
         }
-        self.writes.insert(own, range.end());
+        self.writes.insert(file, own, range.end());
     }
 
-    /// Leaves to the segment `k..end` only what lies outside of `range`.
-    fn take_over(&mut self, k: u128, end: u64, range: Range) {
-        if offset_of(k) < range.start() {
-            self.writes.set(k, range.start());
+    /// Leaves to a segment only what lies outside of `range`.
+    fn take_over(&mut self, file: u32, (key, end): Interval, range: Range) {
+        if key.offset < range.start() {
+            self.writes.set(file, key, range.start());
         } else {
-            self.writes.remove(k);
+            self.writes.remove(file, key);
         }
         if end > range.end() {
-            let rest = key(group_of(k), range.end(), name_of(k));
-            self.writes.insert(rest, end);
+            let rest = Key::new(range.end(), key.name);
+            self.writes.insert(file, rest, end);
         }
     }
 
@@ -264,14 +274,14 @@ impl Guard {
             return;
         }
         let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
-        let own = key(file, range.start(), slot);
+        let own = Key::new(range.start(), slot);
         match op {
             // A read that some write covered has left already.
             Op::Read => {
-                self.reads.remove(own);
+                self.reads.remove(file, own);
             }
             Op::Write => {
-                if self.writes.take(own) != Some(range.end()) {
+                if self.writes.take(file, own) != Some(range.end()) {
                     self.remove_remaining_segments(slot, file, range);
                 }
             }
@@ -281,17 +291,17 @@ impl Guard {
     /// Removes what later writes left of this one.
     fn remove_remaining_segments(&mut self, slot: Slot, file: u32, range: Range) {
         self.find_segments(file, range);
-        for (k, _) in std::mem::take(&mut self.segments) {
-            if name_of(k) == slot {
-                self.writes.remove(k);
+        for (key, _) in std::mem::take(&mut self.segments) {
+            if key.name == slot {
+                self.writes.remove(file, key);
             }
         }
     }
 }
 
 /// The parts of `range` that the segments, which overlap it and are in offset order, leave free.
-fn gaps(range: Range, segments: &[(u128, u64)]) -> impl Iterator<Item = Range> {
-    let starts = segments.iter().map(|(k, _)| offset_of(*k));
+fn gaps(range: Range, segments: &[Interval]) -> impl Iterator<Item = Range> {
+    let starts = segments.iter().map(|(key, _)| key.offset);
     let starts = starts.chain([range.end()]);
     let ends = segments.iter().map(|(_, end)| *end);
     let ends = [range.start()].into_iter().chain(ends);

@@ -43,8 +43,10 @@ impl<K: Ord + Copy> KeyedHeap<K> {
             self.nodes.push((key, member));
             self.sift_up(self.nodes.len() - 1);
         } else {
-            self.nodes[place as usize].0 = key;
-            self.resift(place as usize);
+            let old = std::mem::replace(&mut self.nodes[place as usize].0, key);
+            if self.nodes.len() > 1 && key != old {
+                self.resift(place as usize);
+            }
         }
     }
 

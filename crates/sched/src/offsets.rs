@@ -10,7 +10,7 @@
 
 use crate::book::{Book, Slot, home_of};
 use crate::settings::Settings;
-use crate::tree::{MaxEnd, Place, Tree, group_of, key, name_of, offset_of};
+use crate::tree::{Forest, Key, Place};
 use presagio_core::{Op, Range};
 
 /// How much may leave at once.
@@ -33,11 +33,10 @@ impl Limits {
 /// so that the search for a neighbour is bounded.
 const LOOK_AT: usize = 8;
 
-/// The queues of one policy, numbered by file and operation, in one tree: (queue, offset, slot) and the
-/// request's end.
+/// The queues of one policy, numbered by file and operation. An entry's name is the request's slot.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
-    tree: Tree<MaxEnd>,
+    queues: Forest,
 }
 
 impl Offsets {
@@ -45,19 +44,19 @@ impl Offsets {
     pub(crate) fn insert(&mut self, book: &mut Book, slot: Slot) -> bool {
         let entry = &book.entries[slot];
         let (queue, range) = (entry.home, entry.range());
-        let own = key(queue, range.start(), slot);
-        let place = self.tree.seek(own);
-        let next = self.tree.at(place);
-        self.tree.insert_at(place, own, range.end());
+        let own = Key::new(range.start(), slot);
+        let place = self.queues.seek(queue, own);
+        let next = self.queues.at(place);
+        self.queues.insert_at(queue, place, own, range.end());
         book.count_indexed(queue, 1);
-        next.is_some_and(|(k, _)| group_of(k) == queue && offset_of(k) <= range.end())
+        next.is_some_and(|(key, _)| key.offset <= range.end())
     }
 
     /// Takes a request out of its queue.
     pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
         let entry = &book.entries[slot];
         let (queue, start) = (entry.home, entry.range().start());
-        let removed = self.tree.remove(key(queue, start, slot));
+        let removed = self.queues.remove(queue, Key::new(start, slot));
         debug_assert!(removed, "request {slot} is not in queue {queue}");
         book.count_indexed(queue, -1);
     }
@@ -65,22 +64,21 @@ impl Offsets {
     /// Adds to `found` the requests of this operation that overlap `range`.
     pub(crate) fn find_overlapping(&self, file: u32, op: Op, range: Range, found: &mut Vec<Slot>) {
         let queue = home_of(file, op);
-        let mut from = key(queue, 0, 0);
-        let to = key(queue, range.end(), 0);
-        while let Some((k, _)) = self.tree.find_first(from, to, |end| end > range.start()) {
-            found.push(name_of(k));
-            from = k + 1;
+        let mut from = Key::default();
+        while let Some((key, _)) = self
+            .queues
+            .find_first(queue, from, range.end(), range.start())
+        {
+            found.push(key.name);
+            from = key.next();
         }
     }
 
     /// The request with the lowest offset in `queue`, the oldest of several.
     pub(crate) fn first(&mut self, book: &Book, queue: u32) -> Option<Slot> {
-        let place = self.tree.seek(key(queue, 0, 0));
-        let (k, _) = self.tree.at(place)?;
-        if group_of(k) != queue {
-            return None;
-        }
-        self.oldest_at(book, queue, offset_of(k), place, |_| true)
+        let place = self.queues.seek(queue, Key::default());
+        let (key, _) = self.queues.at(place)?;
+        self.oldest_at(book, key.offset, place, |_| true)
     }
 
     /// Calls `accept` with the requests of `queue` that follow one another without a gap from `end` on,
@@ -92,23 +90,22 @@ impl Offsets {
         mut end: u64,
         mut accept: impl FnMut(Slot) -> bool,
     ) {
-        let mut place = self.tree.seek(key(queue, end, 0));
+        let mut place = self.queues.seek(queue, Key::from(end));
         loop {
             let nonempty = |slot: Slot| !book.entries[slot].range().is_empty();
-            let Some(slot) = self.oldest_at(book, queue, end, place, nonempty) else {
+            let Some(slot) = self.oldest_at(book, end, place, nonempty) else {
                 return;
             };
             if !accept(slot) {
                 return;
             }
             end = book.entries[slot].range().end();
-            place = self.tree.forward(place);
+            place = self.queues.forward(place);
             // Duplicates or overlapping requests in between: find the place again.
-            if let Some((k, _)) = self.tree.at(place)
-                && group_of(k) == queue
-                && offset_of(k) < end
+            if let Some((key, _)) = self.queues.at(place)
+                && key.offset < end
             {
-                place = self.tree.seek(key(queue, end, 0));
+                place = self.queues.seek(queue, Key::from(end));
             }
         }
     }
@@ -165,69 +162,66 @@ impl Offsets {
         out: &mut Vec<Slot>,
     ) {
         out.push(slot);
-        let mut bytes = book.entries[slot].range().len();
-        let mut first = slot;
+        let range = book.entries[slot].range();
+        let place = self.queues.seek(queue, Key::new(range.start(), slot));
+        let next = self.queues.at(self.queues.forward(place));
+        let mut prev = self.find_ending_at(range.start(), place, &together);
+        let mut bytes = range.len();
         while bytes > 0
             && out.len() < limits.requests
-            && let Some(prev) = self.find_ending_at(book, queue, first, &together)
+            && let Some(slot) = prev
         {
-            bytes = bytes.saturating_add(book.entries[prev].range().len());
+            let range = book.entries[slot].range();
+            bytes = bytes.saturating_add(range.len());
             if bytes > limits.bytes {
                 break;
             }
-            out.push(prev);
-            first = prev;
+            out.push(slot);
+            let place = self.queues.seek(queue, Key::from(range.start()));
+            prev = self.find_ending_at(range.start(), place, &together);
         }
         out.reverse();
-        self.follow(book, queue, limits, together, out);
+        if next.is_some_and(|(key, _)| key.offset <= range.end()) {
+            self.follow(book, queue, limits, together, out);
+        }
     }
 
     /// The oldest of the requests at `place` that start at `offset` and are wanted.
     fn oldest_at(
         &self,
         book: &Book,
-        queue: u32,
         offset: u64,
         mut place: Place,
         wanted: impl Fn(Slot) -> bool,
     ) -> Option<Slot> {
         let mut oldest: Option<(u64, Slot)> = None;
         for _ in 0..LOOK_AT {
-            match self.tree.at(place) {
-                Some((k, _)) if group_of(k) == queue && offset_of(k) == offset => {
-                    let slot = name_of(k);
-                    let seq = book.entries[slot].seq;
-                    if oldest.is_none_or(|o| seq < o.0) && wanted(slot) {
-                        oldest = Some((seq, slot));
+            match self.queues.at(place) {
+                Some((key, _)) if key.offset == offset => {
+                    let seq = book.entries[key.name].seq;
+                    if oldest.is_none_or(|o| seq < o.0) && wanted(key.name) {
+                        oldest = Some((seq, key.name));
                     }
                 }
                 _ => break,
             }
-            place = self.tree.forward(place);
+            place = self.queues.forward(place);
         }
         oldest.map(|o| o.1)
     }
 
-    /// A request before `slot` that ends where it starts.
+    /// A request before `place` that ends at `offset`.
     fn find_ending_at(
-        &mut self,
-        book: &Book,
-        queue: u32,
-        slot: Slot,
+        &self,
+        offset: u64,
+        mut place: Place,
         together: &impl Fn(Slot) -> bool,
     ) -> Option<Slot> {
-        let start = book.entries[slot].range().start();
-        let mut place = self.tree.seek(key(queue, start, 0));
         for _ in 0..LOOK_AT {
-            let (k, _) = self.tree.before(place)?;
-            place = self.tree.backward(place);
-            if group_of(k) != queue {
-                return None;
-            }
-            let prev = name_of(k);
-            let range = book.entries[prev].range();
-            if range.end() == start && !range.is_empty() && together(prev) {
-                return Some(prev);
+            let (key, end) = self.queues.before(place)?;
+            place = self.queues.backward(place);
+            if end == offset && key.offset < end && together(key.name) {
+                return Some(key.name);
             }
         }
         None

@@ -1,7 +1,7 @@
 //! The starvation bound: which queued request has waited longest, and since when.
 
 use crate::book::{Book, Slot, State};
-use crate::tree::{NoMeasure, Tree, key, name_of, offset_of};
+use crate::tree::{Forest, Key};
 use presagio_core::Nanos;
 use std::collections::VecDeque;
 
@@ -22,7 +22,8 @@ pub(crate) struct Overdue {
     taken: usize,
     len: usize,
     /// Requests that did not come in the order of their arrival: held by the guard, or adopted.
-    late: Tree<NoMeasure>,
+    /// Keyed by arrival and slot, in tree 0.
+    late: Forest,
     /// Slots that remain to be looked at for requests to adopt.
     adopt: std::ops::Range<u32>,
 }
@@ -54,11 +55,12 @@ impl Overdue {
             self.take_first();
         }
         let late = loop {
-            match self.late.first_from(0) {
-                Some((k, ())) if !is_queued(book, (Nanos(offset_of(k)), name_of(k))) => {
-                    self.late.remove(k);
+            let first = self.late.first(0).map(|(key, _)| key);
+            match first.map(|key| (Nanos(key.offset), key.name)) {
+                Some(waiting) if !is_queued(book, waiting) => {
+                    self.late.remove(0, Key::new(waiting.0.0, waiting.1));
                 }
-                found => break found.map(|(k, ())| (Nanos(offset_of(k)), name_of(k))),
+                found => break found,
             }
         };
         [late, self.first()].into_iter().flatten().min()
@@ -77,11 +79,11 @@ impl Overdue {
     }
 
     fn add_late(&mut self, (arrival, slot): Waiting) {
-        let k = key(0, arrival.0, slot);
-        let place = self.late.seek(k);
+        let key = Key::new(arrival.0, slot);
+        let place = self.late.seek(0, key);
         // A stale entry of the same slot and moment may still be there: then it is not stale any more.
-        if self.late.at(place).is_none_or(|(found, ())| found != k) {
-            self.late.insert_at(place, k, ());
+        if self.late.at(place).is_none_or(|(found, _)| found != key) {
+            self.late.insert_at(0, place, key, 0);
         }
     }
 

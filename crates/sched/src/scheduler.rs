@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::overdue::Overdue;
 use crate::policy::{self, Choice, Policy};
 use crate::settings::{PolicyKind, Settings, SettingsError};
-use crate::stats::{CellKey, Counters, Statistics};
+use crate::stats::{Cell, CellKey, Counters, Statistics};
 use presagio_core::{Nanos, Op, QueueId, Request};
 use std::sync::Arc;
 
@@ -222,8 +222,7 @@ impl Scheduler {
             lane.batches -= 1;
             lane.policy.served();
         }
-        let cell = self.cell_of(slot, kind);
-        self.counters.finished(cell, now.since(since));
+        self.cell_of(slot, kind).finished(now.since(since));
         self.in_flight -= 1;
         self.leave(slot, now);
         true
@@ -240,8 +239,7 @@ impl Scheduler {
         if entry.state == State::Held {
             // Those behind it wait for it to have had its turn, since it took the range over from others.
             entry.state = State::Ghost;
-            let cell = self.cell_of(slot, self.settings.policy);
-            self.counters.cancelled(cell);
+            self.cell_of(slot, self.settings.policy).cancelled();
             return Some(request);
         }
         let lane = self.lane_of(slot);
@@ -249,8 +247,7 @@ impl Scheduler {
         let kind = *kind;
         policy.remove(&mut self.book, slot);
         self.free_to_go -= 1;
-        let cell = self.cell_of(slot, kind);
-        self.counters.cancelled(cell);
+        self.cell_of(slot, kind).cancelled();
         self.leave(slot, now);
         Some(request)
     }
@@ -421,8 +418,8 @@ impl Scheduler {
         self.free_to_go -= requests;
         self.in_flight += requests;
         let bytes = parts.range().len();
-        let cell = self.cell_of(chosen[0], kind);
-        self.counters.dispatched_batch(cell, requests as u64, bytes);
+        self.cell_of(chosen[0], kind)
+            .dispatched_batch(requests as u64, bytes);
         if !self.book.foresight.is_empty() {
             self.book.foresight.dispatched(parts.op(), bytes);
         }
@@ -432,13 +429,13 @@ impl Scheduler {
     }
 
     fn dispatch_part(&mut self, slot: Slot, batch: u32, kind: PolicyKind, now: Nanos) -> Part {
-        let cell = self.cell_of(slot, kind);
         self.guard.list(&mut self.book, slot);
         let entry = &mut self.book.entries[slot];
         entry.state = State::InFlight;
         entry.tag = batch;
         let (request, generation) = (entry.request, entry.generation);
-        self.counters.dispatched(cell, now.since(request.arrival));
+        self.cell_of(slot, kind)
+            .dispatched(now.since(request.arrival));
         Part {
             ticket: Ticket { slot, generation },
             request,
@@ -446,30 +443,35 @@ impl Scheduler {
     }
 
     fn count_arrival(&mut self, file: u32, request: &Request) {
-        let cell = self.cell(file, request.op, request.queue, self.settings.policy);
-        let start = request.range.start();
+        let kind = self.settings.policy;
         let last_end = &mut self.book.file(file).last_end[request.op.index()];
-        let distance = start.abs_diff(*last_end);
+        let distance = request.range.start().abs_diff(*last_end);
         *last_end = request.range.end();
-        self.counters.arrived(cell, request.range.len(), distance);
+        self.cell(file, request.op, request.queue, kind)
+            .arrived(request.range.len(), distance);
     }
 
-    fn cell_of(&mut self, slot: Slot, kind: PolicyKind) -> u32 {
+    fn cell_of(&mut self, slot: Slot, kind: PolicyKind) -> &Cell {
         let entry = &self.book.entries[slot];
         let (file, op, queue) = (entry.home / 2, entry.request.op, entry.request.queue);
         self.cell(file, op, queue, kind)
     }
 
-    fn cell(&mut self, file: u32, op: Op, queue: QueueId, policy: PolicyKind) -> u32 {
+    /// The statistics cell of a file; most requests use the one that the last request used.
+    fn cell(&mut self, file: u32, op: Op, queue: QueueId, policy: PolicyKind) -> &Cell {
+        let at = op.index();
         let file = self.book.file(file);
-        let key = CellKey {
-            file: Some(file.id),
-            op,
-            queue,
-            policy,
-        };
-        let last = &mut file.cell[op.index()];
-        *last = self.counters.number(key, *last);
-        *last
+        let same = (file.cell_queue[at], file.cell_policy[at]) == (queue, policy);
+        if !same || file.cell[at].is_none() {
+            let key = CellKey {
+                file: Some(file.id),
+                op,
+                queue,
+                policy,
+            };
+            file.cell[at] = Some(self.counters.cell(key));
+            (file.cell_queue[at], file.cell_policy[at]) = (queue, policy);
+        }
+        file.cell[at].as_ref().expect("set above")
     }
 }

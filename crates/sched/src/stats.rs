@@ -89,12 +89,11 @@ impl Statistics {
     }
 }
 
-/// The scheduler's side: finds and writes cells.
+/// The scheduler's side: finds the cells that it then writes.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     shared: Arc<Statistics>,
-    cells: Vec<(CellKey, Arc<Cell>)>,
-    numbers: IdHashMap<CellKey, u32>,
+    cells: IdHashMap<CellKey, Arc<Cell>>,
 }
 
 impl Counters {
@@ -102,62 +101,31 @@ impl Counters {
         self.shared.clone()
     }
 
-    /// The number of the cell for `key`; `last` is a guess (any number, or NONE).
-    pub(crate) fn number(&mut self, key: CellKey, last: u32) -> u32 {
-        match self.cells.get(last as usize) {
-            Some((k, _)) if *k == key => last,
-            _ => self.look_up(key),
-        }
-    }
-
-    fn look_up(&mut self, mut key: CellKey) -> u32 {
-        if let Some(&number) = self.numbers.get(&key) {
-            return number;
+    /// The cell for `key`.
+    pub(crate) fn cell(&mut self, mut key: CellKey) -> Arc<Cell> {
+        if let Some(cell) = self.cells.get(&key) {
+            return cell.clone();
         }
         if self.cells.len() >= CELLS_MAX && key.file.is_some() {
             key.file = None;
-            return self.look_up(key);
+            return self.cell(key);
         }
-        let number = self.cells.len() as u32;
         let cell = Arc::new(Cell::default());
-        self.cells.push((key, cell.clone()));
-        self.numbers.insert(key, number);
+        self.cells.insert(key, cell.clone());
         let mut shared = self.shared.cells.write().unwrap_or_else(|e| e.into_inner());
-        shared.push((key, cell));
-        number
-    }
-
-    pub(crate) fn arrived(&self, cell: u32, size: u64, distance: u64) {
-        let cell = &self.cells[cell as usize].1;
-        cell.sizes.record(size);
-        cell.distances.record(distance);
-    }
-
-    pub(crate) fn dispatched_batch(&self, cell: u32, requests: u64, bytes: u64) {
-        let service = self.cells[cell as usize].1.service();
-        service.batch_requests.record(requests);
-        service.batch_bytes.record(bytes);
-    }
-
-    pub(crate) fn dispatched(&self, cell: u32, waited: Nanos) {
-        let service = self.cells[cell as usize].1.service();
-        service.time_in_queue.record(waited.0);
-    }
-
-    pub(crate) fn finished(&self, cell: u32, took: Nanos) {
-        let service = self.cells[cell as usize].1.service();
-        service.time_in_service.record(took.0);
-    }
-
-    pub(crate) fn cancelled(&self, cell: u32) {
-        add(&self.cells[cell as usize].1.cancelled, 1);
+        shared.push((key, cell.clone()));
+        cell
     }
 }
 
+/// What most arrivals touch is in the first cache line.
 #[derive(Debug, Default)]
-struct Cell {
-    sizes: Counted,
-    distances: Counted,
+#[repr(C, align(64))]
+pub(crate) struct Cell {
+    sizes: Recent,
+    distances: Recent,
+    size_buckets: Buckets,
+    distance_buckets: Buckets,
     cancelled: AtomicU64,
     /// Apart, because many cells of a long queue have had nothing dispatched yet.
     service: OnceLock<Box<ServiceCell>>,
@@ -172,6 +140,29 @@ struct ServiceCell {
 }
 
 impl Cell {
+    pub(crate) fn arrived(&self, size: u64, distance: u64) {
+        self.sizes.record(size, &self.size_buckets);
+        self.distances.record(distance, &self.distance_buckets);
+    }
+
+    pub(crate) fn dispatched_batch(&self, requests: u64, bytes: u64) {
+        let service = self.service();
+        service.batch_requests.record(requests);
+        service.batch_bytes.record(bytes);
+    }
+
+    pub(crate) fn dispatched(&self, waited: Nanos) {
+        self.service().time_in_queue.record(waited.0);
+    }
+
+    pub(crate) fn finished(&self, took: Nanos) {
+        self.service().time_in_service.record(took.0);
+    }
+
+    pub(crate) fn cancelled(&self) {
+        add(&self.cancelled, 1);
+    }
+
     fn service(&self) -> &ServiceCell {
         self.service.get_or_init(Box::default)
     }
@@ -180,8 +171,8 @@ impl Cell {
         let empty = ServiceCell::default();
         let service = self.service.get().map_or(&empty, |s| s);
         Figures {
-            sizes: self.sizes.read(),
-            distances: self.distances.read(),
+            sizes: self.sizes.read(&self.size_buckets),
+            distances: self.distances.read(&self.distance_buckets),
             batch_requests: service.batch_requests.read(),
             batch_bytes: service.batch_bytes.read(),
             time_in_queue: service.time_in_queue.read(),
@@ -192,26 +183,73 @@ impl Cell {
 }
 
 /// A histogram with one writer and any number of readers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counted {
+    extent: Extent,
+    buckets: Buckets,
+}
+
+impl Counted {
+    fn record(&self, value: u64) {
+        self.extent.record(value);
+        self.buckets.record(value);
+    }
+
+    fn read(&self) -> Histogram {
+        self.buckets.read(&self.extent)
+    }
+}
+
+/// The head of a histogram, and the count of the bucket that was used last: as long as values fall into the
+/// same bucket, as those of one file tend to, the buckets themselves are not touched.
+#[derive(Debug, Default)]
+struct Recent {
+    extent: Extent,
+    /// The bucket's number in the top byte, how many values it got since below.
+    run: AtomicU64,
+}
+
+const RUN_BITS: u32 = 56;
+
+impl Recent {
+    #[inline]
+    fn record(&self, value: u64, buckets: &Buckets) {
+        self.extent.record(value);
+        let bucket = Histogram::bucket_of(value) as u64;
+        let run = self.run.load(Relaxed);
+        if run >> RUN_BITS == bucket {
+            self.run.store(run + 1, Relaxed);
+        } else {
+            buckets.add(run);
+            self.run.store(bucket << RUN_BITS | 1, Relaxed);
+        }
+    }
+
+    fn read(&self, buckets: &Buckets) -> Histogram {
+        let run = self.run.load(Relaxed);
+        buckets.read_with(&self.extent, run)
+    }
+}
+
+/// The sum, least and greatest of the values of a histogram.
+#[derive(Debug)]
+struct Extent {
     sum: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
-    buckets: [AtomicU64; Histogram::BUCKETS],
 }
 
-impl Default for Counted {
+impl Default for Extent {
     fn default() -> Self {
-        Counted {
+        Extent {
             sum: AtomicU64::new(0),
             min: AtomicU64::new(u64::MAX),
             max: AtomicU64::new(0),
-            buckets: [const { AtomicU64::new(0) }; Histogram::BUCKETS],
         }
     }
 }
 
-impl Counted {
+impl Extent {
     #[inline]
     fn record(&self, value: u64) {
         add(&self.sum, value);
@@ -221,16 +259,43 @@ impl Counted {
         if value > self.max.load(Relaxed) {
             self.max.store(value, Relaxed);
         }
-        add(&self.buckets[Histogram::bucket_of(value)], 1);
+    }
+}
+
+/// The counts of a histogram.
+#[derive(Debug)]
+struct Buckets([AtomicU64; Histogram::BUCKETS]);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Buckets([const { AtomicU64::new(0) }; Histogram::BUCKETS])
+    }
+}
+
+impl Buckets {
+    #[inline]
+    fn record(&self, value: u64) {
+        add(&self.0[Histogram::bucket_of(value)], 1);
     }
 
-    fn read(&self) -> Histogram {
-        let buckets = std::array::from_fn(|i| self.buckets[i].load(Relaxed));
+    /// Adds the values of a [`Recent`] run.
+    fn add(&self, run: u64) {
+        let count = run & ((1 << RUN_BITS) - 1);
+        add(&self.0[(run >> RUN_BITS) as usize], count);
+    }
+
+    fn read(&self, extent: &Extent) -> Histogram {
+        self.read_with(extent, 0)
+    }
+
+    fn read_with(&self, extent: &Extent, run: u64) -> Histogram {
+        let mut buckets = std::array::from_fn(|i| self.0[i].load(Relaxed));
+        buckets[(run >> RUN_BITS) as usize] += run & ((1 << RUN_BITS) - 1);
         Histogram::from_parts(
             buckets,
-            self.sum.load(Relaxed),
-            self.min.load(Relaxed),
-            self.max.load(Relaxed),
+            extent.sum.load(Relaxed),
+            extent.min.load(Relaxed),
+            extent.max.load(Relaxed),
         )
     }
 }

@@ -1,11 +1,11 @@
-//! The ordered index under everything here: a B+ tree over 128-bit keys, in arenas.
+//! The ordered index under everything here: B+ trees over (offset, name) keys, in shared arenas.
 //!
-//! Keys are packed (group, offset, name) triples, see [`key`]. A [`Measure`] may be attached to the entries;
-//! inner nodes know the join of the measures below them, so that "the first entry with an end beyond x" is
-//! found in one descent.
+//! A [`Forest`] has one tree per queue, so that a request's place is searched among its queue's only. Every
+//! entry also has an *end*; inner nodes know the greatest end below them, so that the first entry that
+//! reaches beyond an offset is found in one descent: that makes it an index of intervals.
 //!
-//! All operations are O(log n). One [`Tree::seek`] yields a position from which neighbours can be read
-//! and an entry inserted, removed or changed without a second descent.
+//! All operations are O(log n) in the tree they touch. One [`Forest::seek`] yields a place from which
+//! neighbours can be read and an entry inserted without a second descent.
 
 use crate::arena::{Arena, NONE};
 
@@ -15,149 +15,131 @@ const WIDTH: usize = 32;
 /// More levels than 2^32 entries can need.
 const HEIGHT_MAX: usize = 12;
 
-/// Packs a key that sorts by `group`, then `offset`, then `name`.
-#[inline]
-pub(crate) const fn key(group: u32, offset: u64, name: u32) -> u128 {
-    ((group as u128) << 96) | ((offset as u128) << 32) | name as u128
+/// Entries sort by offset, then name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub offset: u64,
+    pub name: u32,
 }
 
-/// The name in a key.
-#[inline]
-pub(crate) const fn name_of(key: u128) -> u32 {
-    key as u32
-}
+impl Key {
+    #[inline]
+    pub(crate) const fn new(offset: u64, name: u32) -> Key {
+        Key { offset, name }
+    }
 
-/// The offset in a key.
-#[inline]
-pub(crate) const fn offset_of(key: u128) -> u64 {
-    (key >> 32) as u64
-}
+    /// Before every entry at `offset`.
+    #[inline]
+    pub(crate) const fn from(offset: u64) -> Key {
+        Key { offset, name: 0 }
+    }
 
-/// The group in a key.
-#[inline]
-pub(crate) const fn group_of(key: u128) -> u32 {
-    (key >> 96) as u32
-}
-
-/// What is summed up along the tree.
-pub(crate) trait Measure: Default {
-    /// A measure of one entry or of a subtree.
-    type Value: Copy + PartialEq + std::fmt::Debug;
-    /// The measure of no entry.
-    const EMPTY: Self::Value;
-    /// The measure of two parts together.
-    fn join(a: Self::Value, b: Self::Value) -> Self::Value;
-}
-
-/// No measure: a plain ordered set.
-#[derive(Debug, Default)]
-pub(crate) struct NoMeasure;
-
-impl Measure for NoMeasure {
-    type Value = ();
-    const EMPTY: () = ();
-    fn join((): (), (): ()) {}
-}
-
-/// The largest value below: for finding intervals that reach beyond an offset.
-#[derive(Debug, Default)]
-pub(crate) struct MaxEnd;
-
-impl Measure for MaxEnd {
-    type Value = u64;
-    const EMPTY: u64 = 0;
-    fn join(a: u64, b: u64) -> u64 {
-        a.max(b)
+    /// The least key behind this one.
+    pub(crate) const fn next(self) -> Key {
+        Key {
+            offset: self.offset + (self.name == NONE) as u64,
+            name: self.name.wrapping_add(1),
+        }
     }
 }
 
+/// An entry: its key and its end.
+pub(crate) type Interval = (Key, u64);
+
+/// An entry as a leaf has it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stored {
+    offset: u64,
+    end: u64,
+    name: u32,
+}
+
+/// Most queues are short: the first entries share a cache line with the length.
 #[derive(Clone, Debug)]
-struct Leaf<V> {
-    keys: [u128; WIDTH],
-    values: [V; WIDTH],
+#[repr(C)]
+struct Leaf {
     len: u32,
     prev: u32,
     next: u32,
+    entries: [Stored; WIDTH],
 }
 
-/// `keys[i]` is at most every key below `children[i]`, and above every key below `children[i - 1]`.
-/// `keys[0]` is not used: the first child takes everything below `keys[1]`.
+/// The key at `i` is at most every key below `children[i]`, and above every key below `children[i - 1]`.
+/// The first is not used: the first child takes everything below the second key.
 #[derive(Clone, Debug)]
-struct Inner<V> {
-    keys: [u128; WIDTH],
-    measures: [V; WIDTH],
+struct Inner {
+    offsets: [u64; WIDTH],
+    /// The greatest end below each child.
+    ends: [u64; WIDTH],
+    names: [u32; WIDTH],
     children: [u32; WIDTH],
     len: u32,
 }
 
-/// A place in a leaf: of an entry, or between entries. Valid until the tree changes.
+/// A place in a leaf: of an entry, or between entries. Valid until the forest changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     leaf: u32,
     at: u32,
 }
 
-/// The tree; see the module's header.
-#[derive(Debug)]
-pub(crate) struct Tree<M: Measure> {
-    leaves: Arena<Leaf<M::Value>, 64>,
-    inners: Arena<Inner<M::Value>, 64>,
-    /// A leaf if `height` is 0, else an inner node.
+/// A tree: a leaf if `height` is 0, else an inner node; nothing if it is empty.
+#[derive(Clone, Copy, Debug)]
+struct Tree {
     root: u32,
-    height: usize,
+    height: u32,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree {
+            root: NONE,
+            height: 0,
+        }
+    }
+}
+
+/// See the module's header. Trees are named by small numbers and exist from the start, empty.
+#[derive(Debug, Default)]
+pub(crate) struct Forest {
+    trees: Vec<Tree>,
+    leaves: Arena<Leaf, 64>,
+    inners: Arena<Inner, 32>,
     len: usize,
     /// The inner nodes and child numbers that the last `seek` went through, root first.
     path: [(u32, u32); HEIGHT_MAX],
 }
 
-impl<M: Measure> Default for Tree<M> {
-    fn default() -> Self {
-        let mut leaves = Arena::default();
-        let root = leaves.insert(Leaf {
-            keys: [0; WIDTH],
-            values: [M::EMPTY; WIDTH],
-            len: 0,
-            prev: NONE,
-            next: NONE,
-        });
-        Tree {
-            leaves,
-            inners: Arena::default(),
-            root,
-            height: 0,
-            len: 0,
-            path: [(NONE, 0); HEIGHT_MAX],
-        }
-    }
-}
-
-impl<M: Measure> Tree<M> {
-    /// Whether there is no entry.
+impl Forest {
+    /// Whether no tree has an entry.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Finds the place of the first entry whose key is at least `key`.
+    /// Finds the place of the first entry of `tree` whose key is at least `key`.
     #[inline]
-    pub(crate) fn seek(&mut self, key: u128) -> Place {
-        let mut node = self.root;
-        for level in 0..self.height {
+    pub(crate) fn seek(&mut self, tree: u32, key: Key) -> Place {
+        let Tree { root, height } = self.tree(tree);
+        if root == NONE {
+            return Place { leaf: NONE, at: 0 };
+        }
+        let mut node = root;
+        for step in &mut self.path[..height as usize] {
             let inner = &self.inners[node];
-            let child = inner.keys[1..inner.len as usize].partition_point(|k| *k <= key);
-            self.path[level] = (node, child as u32);
+            let child = inner.child(key);
+            *step = (node, child as u32);
             node = inner.children[child];
         }
-        let leaf = &self.leaves[node];
-        let at = leaf.keys[..leaf.len as usize].partition_point(|k| *k < key);
-        Place {
-            leaf: node,
-            at: at as u32,
-        }
+        let at = self.leaves[node].rank(key) as u32;
+        Place { leaf: node, at }
     }
 
     /// The entry at or behind `place`.
     #[inline]
-    pub(crate) fn at(&self, place: Place) -> Option<(u128, M::Value)> {
+    pub(crate) fn at(&self, place: Place) -> Option<Interval> {
+        if place.leaf == NONE {
+            return None;
+        }
         let leaf = &self.leaves[place.leaf];
         if place.at < leaf.len {
             return Some(leaf.entry(place.at));
@@ -167,7 +149,10 @@ impl<M: Measure> Tree<M> {
 
     /// The entry before `place`.
     #[inline]
-    pub(crate) fn before(&self, place: Place) -> Option<(u128, M::Value)> {
+    pub(crate) fn before(&self, place: Place) -> Option<Interval> {
+        if place.leaf == NONE {
+            return None;
+        }
         let leaf = &self.leaves[place.leaf];
         if place.at > 0 {
             return Some(leaf.entry(place.at - 1));
@@ -178,6 +163,9 @@ impl<M: Measure> Tree<M> {
 
     /// The place one entry behind `place`.
     pub(crate) fn forward(&self, place: Place) -> Place {
+        if place.leaf == NONE {
+            return place;
+        }
         let leaf = &self.leaves[place.leaf];
         if place.at < leaf.len || leaf.next == NONE {
             let at = (place.at + 1).min(leaf.len);
@@ -197,6 +185,9 @@ impl<M: Measure> Tree<M> {
                 ..place
             };
         }
+        if place.leaf == NONE {
+            return place;
+        }
         match self.leaves[place.leaf].prev {
             NONE => place,
             prev => Place {
@@ -206,201 +197,253 @@ impl<M: Measure> Tree<M> {
         }
     }
 
-    /// The first entry whose key is at least `key`.
-    pub(crate) fn first_from(&mut self, key: u128) -> Option<(u128, M::Value)> {
-        let place = self.seek(key);
+    /// The first entry of `tree`.
+    pub(crate) fn first(&mut self, tree: u32) -> Option<Interval> {
+        let place = self.seek(tree, Key::default());
         self.at(place)
     }
 
     /// Adds an entry. The key must not be there yet.
-    pub(crate) fn insert(&mut self, key: u128, value: M::Value) {
-        let place = self.seek(key);
-        self.insert_at(place, key, value);
+    pub(crate) fn insert(&mut self, tree: u32, key: Key, end: u64) {
+        let place = self.seek(tree, key);
+        self.insert_at(tree, place, key, end);
     }
 
-    /// Adds an entry at the place that `seek(key)` has just returned.
+    /// Adds an entry at the place that `seek(tree, key)` has just returned.
     #[inline]
-    pub(crate) fn insert_at(&mut self, place: Place, key: u128, value: M::Value) {
+    pub(crate) fn insert_at(&mut self, tree: u32, place: Place, key: Key, end: u64) {
         self.len += 1;
+        if place.leaf == NONE {
+            return self.plant(tree, key, end);
+        }
         let leaf = &mut self.leaves[place.leaf];
-        debug_assert!(place.at >= leaf.len || leaf.keys[place.at as usize] > key);
-        if (leaf.len as usize) < WIDTH {
-            leaf.insert(place.at as usize, key, value);
-            for &(node, child) in &self.path[..self.height] {
-                let measure = &mut self.inners[node].measures[child as usize];
-                *measure = M::join(*measure, value);
-            }
-        } else {
-            self.split_leaf(place, key, value);
+        debug_assert!(place.at >= leaf.len || leaf.entry(place.at).0 > key);
+        if leaf.len as usize == WIDTH {
+            return self.split_leaf(tree, place, key, end);
+        }
+        leaf.insert(place.at as usize, key, end);
+        let height = self.trees[tree as usize].height as usize;
+        for &(node, child) in &self.path[..height] {
+            let greatest = &mut self.inners[node].ends[child as usize];
+            *greatest = end.max(*greatest);
         }
     }
 
     /// Removes the entry with exactly this key; whether it was there.
-    pub(crate) fn remove(&mut self, key: u128) -> bool {
-        self.take(key).is_some()
+    pub(crate) fn remove(&mut self, tree: u32, key: Key) -> bool {
+        self.take(tree, key).is_some()
     }
 
-    /// Removes the entry with exactly this key and returns its measure.
-    pub(crate) fn take(&mut self, key: u128) -> Option<M::Value> {
-        let place = self.seek(key);
-        let leaf = &self.leaves[place.leaf];
-        if place.at >= leaf.len || leaf.keys[place.at as usize] != key {
+    /// Removes the entry with exactly this key and returns its end.
+    pub(crate) fn take(&mut self, tree: u32, key: Key) -> Option<u64> {
+        let place = self.seek(tree, key);
+        if place.leaf == NONE {
             return None;
         }
-        let value = leaf.values[place.at as usize];
-        self.remove_at(place);
-        Some(value)
-    }
-
-    /// Changes the measure of the entry with exactly this key, which must be there.
-    pub(crate) fn set(&mut self, key: u128, value: M::Value) {
-        let place = self.seek(key);
-        let leaf = &mut self.leaves[place.leaf];
-        debug_assert_eq!(leaf.keys[place.at as usize], key);
-        leaf.values[place.at as usize] = value;
-        let measure = leaf.measure::<M>();
-        self.set_measure_upwards(self.height, measure);
-    }
-
-    /// Removes the entry at the place that `seek` of its key has just returned.
-    fn remove_at(&mut self, place: Place) {
-        self.len -= 1;
-        let leaf = &mut self.leaves[place.leaf];
-        leaf.remove(place.at as usize);
-        if leaf.len == 0 && self.height > 0 {
-            let (prev, next) = (leaf.prev, leaf.next);
-            self.unlink_leaf(prev, next);
-            self.leaves.free(place.leaf);
-            return self.remove_child(self.height - 1);
+        let leaf = &self.leaves[place.leaf];
+        if place.at >= leaf.len || leaf.entry(place.at).0 != key {
+            return None;
         }
-        let measure = leaf.measure::<M>();
-        self.set_measure_upwards(self.height, measure);
-        if self.height > 0 && (self.leaves[place.leaf].len as usize) < WIDTH / 4 {
-            self.merge_leaf();
-        }
+        let end = leaf.entries[place.at as usize].end;
+        self.remove_at(tree, place);
+        Some(end)
     }
 
-    /// The first entry in `from..to` (keys) whose measure is wanted, where `wanted` of a joined measure
-    /// is true if it is true of one part (`> end` of a maximum is).
+    /// Changes the end of the entry with exactly this key, which must be there.
+    pub(crate) fn set(&mut self, tree: u32, key: Key, end: u64) {
+        let place = self.seek(tree, key);
+        let leaf = &mut self.leaves[place.leaf];
+        debug_assert_eq!(leaf.entry(place.at).0, key);
+        leaf.entries[place.at as usize].end = end;
+        let greatest = leaf.greatest();
+        self.note_greatest(self.height(tree), greatest);
+    }
+
+    /// The first entry of `tree` from key `from` on that starts before `before` and ends beyond `beyond`.
     pub(crate) fn find_first(
         &self,
-        from: u128,
-        to: u128,
-        wanted: impl Fn(M::Value) -> bool + Copy,
-    ) -> Option<(u128, M::Value)> {
-        self.find_below(self.root, self.height, from, to, wanted)
+        tree: u32,
+        from: Key,
+        before: u64,
+        beyond: u64,
+    ) -> Option<Interval> {
+        let Tree { root, height } = self.tree(tree);
+        if root == NONE {
+            return None;
+        }
+        self.find_below(root, height, from, before, beyond)
     }
 
     fn find_below(
         &self,
         node: u32,
-        height: usize,
-        from: u128,
-        to: u128,
-        wanted: impl Fn(M::Value) -> bool + Copy,
-    ) -> Option<(u128, M::Value)> {
+        height: u32,
+        from: Key,
+        before: u64,
+        beyond: u64,
+    ) -> Option<Interval> {
         if height == 0 {
             let leaf = &self.leaves[node];
-            let keys = &leaf.keys[..leaf.len as usize];
-            let start = keys.partition_point(|k| *k < from);
-            return (start..keys.len())
-                .take_while(|&i| keys[i] < to)
-                .find(|&i| wanted(leaf.values[i]))
+            return (leaf.rank(from)..leaf.len as usize)
+                .take_while(|&i| leaf.entries[i].offset < before)
+                .find(|&i| leaf.entries[i].end > beyond)
                 .map(|i| leaf.entry(i as u32));
         }
         let inner = &self.inners[node];
-        let keys = &inner.keys[..inner.len as usize];
-        let start = keys[1..].partition_point(|k| *k <= from);
-        (start..keys.len())
-            .take_while(|&i| i == start || keys[i] < to)
-            .filter(|&i| wanted(inner.measures[i]))
-            .find_map(|i| self.find_below(inner.children[i], height - 1, from, to, wanted))
+        let first = inner.child(from);
+        (first..inner.len as usize)
+            .take_while(|&i| i == first || inner.offsets[i] < before)
+            .filter(|&i| inner.ends[i] > beyond)
+            .find_map(|i| self.find_below(inner.children[i], height - 1, from, before, beyond))
+    }
+
+    fn tree(&self, tree: u32) -> Tree {
+        self.trees.get(tree as usize).copied().unwrap_or_default()
+    }
+
+    fn height(&self, tree: u32) -> usize {
+        self.trees[tree as usize].height as usize
+    }
+
+    /// Makes the first leaf of an empty tree.
+    fn plant(&mut self, tree: u32, key: Key, end: u64) {
+        let leaf = match self.leaves.reuse() {
+            // A used leaf need not be wiped: what counts is its length.
+            Some(leaf) => leaf,
+            None => self.leaves.insert(Leaf::empty()),
+        };
+        let fresh = &mut self.leaves[leaf];
+        (fresh.len, fresh.prev, fresh.next) = (0, NONE, NONE);
+        fresh.insert(0, key, end);
+        if tree as usize >= self.trees.len() {
+            self.trees.resize(tree as usize + 1, Tree::default());
+        }
+        self.trees[tree as usize] = Tree {
+            root: leaf,
+            height: 0,
+        };
+    }
+
+    /// Removes the entry at the place that `seek` of its key has just returned.
+    fn remove_at(&mut self, tree: u32, place: Place) {
+        self.len -= 1;
+        let height = self.height(tree);
+        let leaf = &mut self.leaves[place.leaf];
+        leaf.remove(place.at as usize);
+        if leaf.len == 0 {
+            let (prev, next) = (leaf.prev, leaf.next);
+            self.unlink_leaf(prev, next);
+            self.leaves.free(place.leaf);
+            return self.remove_child(tree, height);
+        }
+        if height == 0 {
+            return;
+        }
+        let greatest = leaf.greatest();
+        let thin = (leaf.len as usize) < WIDTH / 4;
+        self.note_greatest(height, greatest);
+        if thin {
+            self.merge_leaf(tree);
+        }
     }
 
     /// Splits the full leaf at `place` and adds the entry to the half where it belongs. A leaf that is
     /// full because entries are appended keeps what it has: the new one starts a leaf of its own.
     #[cold]
-    fn split_leaf(&mut self, place: Place, key: u128, value: M::Value) {
+    fn split_leaf(&mut self, tree: u32, place: Place, key: Key, end: u64) {
         let old = place.leaf;
         let at = place.at as usize;
         let cut = if at == WIDTH { WIDTH } else { WIDTH / 2 };
         let left = &mut self.leaves[old];
-        let mut right = left.split_off(cut, M::EMPTY);
+        let mut right = left.split_off(cut);
         if at < cut || (at == cut && cut < WIDTH) {
-            left.insert(at, key, value);
+            left.insert(at, key, end);
         } else {
-            right.insert(at - cut, key, value);
+            right.insert(at - cut, key, end);
         }
-        let (left_measure, right_measure) = (left.measure::<M>(), right.measure::<M>());
-        let (bound, after) = (right.keys[0], right.next);
+        let (left_greatest, right_greatest) = (left.greatest(), right.greatest());
+        let (bound, after) = (right.entry(0).0, right.next);
         right.prev = old;
         let new = self.leaves.insert(right);
         self.leaves[old].next = new;
         if after != NONE {
             self.leaves[after].prev = new;
         }
-        self.add_child(self.height, left_measure, bound, new, right_measure);
+        let height = self.height(tree);
+        self.add_child(tree, height, left_greatest, bound, new, right_greatest);
     }
 
-    /// After a node at `level` was split: notes the left half's measure and adds the right half to the parent.
+    /// After a node at `level` was split: notes the left half's greatest end and adds the right half to the
+    /// parent.
     fn add_child(
         &mut self,
+        tree: u32,
         level: usize,
-        left_measure: M::Value,
-        bound: u128,
+        left_greatest: u64,
+        bound: Key,
         new: u32,
-        new_measure: M::Value,
+        new_greatest: u64,
     ) {
         if level == 0 {
-            return self.grow_root(left_measure, bound, new, new_measure);
+            return self.grow_root(tree, left_greatest, bound, new, new_greatest);
         }
         let (node, child) = self.path[level - 1];
         let inner = &mut self.inners[node];
-        inner.measures[child as usize] = left_measure;
+        inner.ends[child as usize] = left_greatest;
         let at = child as usize + 1;
         if (inner.len as usize) < WIDTH {
-            inner.insert(at, bound, new, new_measure);
-            let measure = inner.measure::<M>();
-            return self.set_measure_upwards(level - 1, measure);
+            inner.insert(at, bound, new, new_greatest);
+            let greatest = inner.greatest();
+            return self.note_greatest(level - 1, greatest);
         }
         let cut = if at == WIDTH { WIDTH - 1 } else { WIDTH / 2 };
-        let mut right = inner.split_off(cut, M::EMPTY);
-        let right_bound = right.keys[0];
+        let mut right = inner.split_off(cut);
+        let right_bound = right.key(0);
         if at <= cut {
-            inner.insert(at, bound, new, new_measure);
+            inner.insert(at, bound, new, new_greatest);
         } else {
-            right.insert(at - cut, bound, new, new_measure);
+            right.insert(at - cut, bound, new, new_greatest);
         }
-        let (left_measure, right_measure) = (inner.measure::<M>(), right.measure::<M>());
+        let (left_greatest, right_greatest) = (inner.greatest(), right.greatest());
         let right = self.inners.insert(right);
-        self.add_child(level - 1, left_measure, right_bound, right, right_measure);
+        self.add_child(
+            tree,
+            level - 1,
+            left_greatest,
+            right_bound,
+            right,
+            right_greatest,
+        );
     }
 
-    fn grow_root(&mut self, left_measure: M::Value, bound: u128, new: u32, new_measure: M::Value) {
-        let mut inner = Inner {
-            keys: [0; WIDTH],
-            measures: [M::EMPTY; WIDTH],
-            children: [NONE; WIDTH],
-            len: 2,
-        };
-        (inner.keys[1], inner.children[0], inner.children[1]) = (bound, self.root, new);
-        (inner.measures[0], inner.measures[1]) = (left_measure, new_measure);
-        self.root = self.inners.insert(inner);
-        self.height += 1;
-        assert!(self.height < HEIGHT_MAX);
+    fn grow_root(
+        &mut self,
+        tree: u32,
+        left_greatest: u64,
+        bound: Key,
+        new: u32,
+        new_greatest: u64,
+    ) {
+        let tree = &mut self.trees[tree as usize];
+        let mut inner = Inner::empty();
+        inner.insert(0, Key::default(), tree.root, left_greatest);
+        inner.insert(1, bound, new, new_greatest);
+        tree.root = self.inners.insert(inner);
+        tree.height += 1;
+        assert!((tree.height as usize) < HEIGHT_MAX);
     }
 
-    /// Notes along the last seek's path that the node at `level` measures `measure`; stops where
+    /// Notes along the last seek's path that the greatest end of the node at `level` is this; stops where
     /// nothing changes.
     #[inline]
-    fn set_measure_upwards(&mut self, level: usize, mut measure: M::Value) {
+    fn note_greatest(&mut self, level: usize, mut greatest: u64) {
         for &(node, child) in self.path[..level].iter().rev() {
             let inner = &mut self.inners[node];
-            if inner.measures[child as usize] == measure {
+            if inner.ends[child as usize] == greatest {
                 return;
             }
-            inner.measures[child as usize] = measure;
-            measure = inner.measure::<M>();
+            inner.ends[child as usize] = greatest;
+            greatest = inner.greatest();
         }
     }
 
@@ -413,35 +456,39 @@ impl<M: Measure> Tree<M> {
         }
     }
 
-    /// Removes the child that the last seek took at `level`, which is empty; and its ancestors that
-    /// become so.
-    fn remove_child(&mut self, level: usize) {
-        let (node, child) = self.path[level];
+    /// Removes the node at `level` of the last seek's path, which is empty; and its ancestors that become
+    /// so.
+    fn remove_child(&mut self, tree: u32, level: usize) {
+        if level == 0 {
+            self.trees[tree as usize] = Tree::default();
+            return;
+        }
+        let (node, child) = self.path[level - 1];
         let inner = &mut self.inners[node];
         inner.remove(child as usize);
         if inner.len == 0 {
-            // Only below the root: a root with one child is replaced by it, see `shrink_root`.
             self.inners.free(node);
-            return self.remove_child(level - 1);
+            return self.remove_child(tree, level - 1);
         }
-        let measure = inner.measure::<M>();
-        self.set_measure_upwards(level, measure);
-        self.shrink_root();
+        let greatest = inner.greatest();
+        self.note_greatest(level - 1, greatest);
+        self.shrink_root(tree);
     }
 
-    fn shrink_root(&mut self) {
-        while self.height > 0 && self.inners[self.root].len == 1 {
-            let old = self.root;
-            self.root = self.inners[old].children[0];
+    fn shrink_root(&mut self, tree: u32) {
+        let tree = &mut self.trees[tree as usize];
+        while tree.height > 0 && self.inners[tree.root].len == 1 {
+            let old = tree.root;
+            tree.root = self.inners[old].children[0];
             self.inners.free(old);
-            self.height -= 1;
+            tree.height -= 1;
         }
     }
 
     /// Joins the thin leaf of the last seek with its right or left neighbour under the same parent if
     /// the two fill at most half a leaf.
-    fn merge_leaf(&mut self) {
-        let (node, child) = self.path[self.height - 1];
+    fn merge_leaf(&mut self, tree: u32) {
+        let (node, child) = self.path[self.height(tree) - 1];
         let inner = &self.inners[node];
         let left = if child + 1 < inner.len {
             child as usize
@@ -454,111 +501,160 @@ impl<M: Measure> Tree<M> {
         if self.leaves[a].len + self.leaves[b].len > WIDTH as u32 / 2 {
             return;
         }
-        let gone = self.leaves[b].clone();
-        for i in 0..gone.len {
-            let (key, value) = gone.entry(i);
+        for i in 0..self.leaves[b].len {
+            let (key, end) = self.leaves[b].entry(i);
             let leaf = &mut self.leaves[a];
-            leaf.insert(leaf.len as usize, key, value);
+            leaf.insert(leaf.len as usize, key, end);
         }
-        self.leaves[a].next = gone.next;
-        if gone.next != NONE {
-            self.leaves[gone.next].prev = a;
+        let next = self.leaves[b].next;
+        self.leaves[a].next = next;
+        if next != NONE {
+            self.leaves[next].prev = a;
         }
         self.leaves.free(b);
-        let measure = self.leaves[a].measure::<M>();
+        let greatest = self.leaves[a].greatest();
         let inner = &mut self.inners[node];
         inner.remove(left + 1);
-        inner.measures[left] = measure;
-        // The parent's own measure is unchanged: the same entries are below it.
-        self.shrink_root();
+        inner.ends[left] = greatest;
+        // The parent's own greatest end is unchanged: the same entries are below it.
+        self.shrink_root(tree);
     }
 }
 
-impl<V: Copy> Leaf<V> {
-    #[inline]
-    fn entry(&self, at: u32) -> (u128, V) {
-        (self.keys[at as usize], self.values[at as usize])
+impl Leaf {
+    fn empty() -> Leaf {
+        Leaf {
+            len: 0,
+            prev: NONE,
+            next: NONE,
+            entries: [Stored::default(); WIDTH],
+        }
     }
 
     #[inline]
-    fn insert(&mut self, at: usize, key: u128, value: V) {
+    fn entries(&self) -> &[Stored] {
+        &self.entries[..(self.len as usize).min(WIDTH)]
+    }
+
+    #[inline]
+    fn entry(&self, at: u32) -> Interval {
+        let Stored { offset, end, name } = self.entries[at as usize];
+        (Key::new(offset, name), end)
+    }
+
+    /// How many entries are below `key`.
+    #[inline]
+    fn rank(&self, key: Key) -> usize {
+        let entries = self.entries();
+        let at = entries.partition_point(|e| e.offset < key.offset);
+        let ties = entries[at..].iter();
+        at + ties
+            .take_while(|e| e.offset == key.offset && e.name < key.name)
+            .count()
+    }
+
+    #[inline]
+    fn insert(&mut self, at: usize, key: Key, end: u64) {
         let len = self.len as usize;
-        self.keys.copy_within(at..len, at + 1);
-        self.values.copy_within(at..len, at + 1);
-        self.keys[at] = key;
-        self.values[at] = value;
+        if at < len {
+            self.entries.copy_within(at..len, at + 1);
+        }
+        self.entries[at] = Stored {
+            offset: key.offset,
+            end,
+            name: key.name,
+        };
         self.len += 1;
     }
 
     #[inline]
     fn remove(&mut self, at: usize) {
         let len = self.len as usize;
-        self.keys.copy_within(at + 1..len, at);
-        self.values.copy_within(at + 1..len, at);
+        if at + 1 < len {
+            self.entries.copy_within(at + 1..len, at);
+        }
         self.len -= 1;
     }
 
-    fn split_off(&mut self, cut: usize, empty: V) -> Leaf<V> {
-        let mut right = Leaf {
-            keys: [0; WIDTH],
-            values: [empty; WIDTH],
-            len: self.len - cut as u32,
-            prev: NONE,
-            next: self.next,
-        };
-        let len = self.len as usize;
-        right.keys[..len - cut].copy_from_slice(&self.keys[cut..len]);
-        right.values[..len - cut].copy_from_slice(&self.values[cut..len]);
+    fn split_off(&mut self, cut: usize) -> Leaf {
+        let mut right = Leaf::empty();
+        let rest = &self.entries()[cut..];
+        right.entries[..rest.len()].copy_from_slice(rest);
+        right.len = rest.len() as u32;
+        right.next = self.next;
         self.len = cut as u32;
         right
     }
 
     #[inline]
-    fn measure<M: Measure<Value = V>>(&self) -> V {
-        let values = &self.values[..self.len as usize];
-        values.iter().fold(M::EMPTY, |a, &b| M::join(a, b))
+    fn greatest(&self) -> u64 {
+        self.entries().iter().fold(0, |a, e| a.max(e.end))
     }
 }
 
-impl<V: Copy> Inner<V> {
-    fn insert(&mut self, at: usize, bound: u128, child: u32, measure: V) {
+impl Inner {
+    fn empty() -> Inner {
+        Inner {
+            offsets: [0; WIDTH],
+            ends: [0; WIDTH],
+            names: [0; WIDTH],
+            children: [NONE; WIDTH],
+            len: 0,
+        }
+    }
+
+    fn key(&self, at: usize) -> Key {
+        Key::new(self.offsets[at], self.names[at])
+    }
+
+    /// The child that has, or would have, `key`.
+    #[inline]
+    fn child(&self, key: Key) -> usize {
+        let len = (self.len as usize).clamp(1, WIDTH);
+        let (offsets, names) = (&self.offsets[1..len], &self.names[1..len]);
+        let at = offsets.partition_point(|o| *o < key.offset);
+        let ties = offsets[at..].iter().zip(&names[at..]);
+        at + ties
+            .take_while(|(o, n)| **o == key.offset && **n <= key.name)
+            .count()
+    }
+
+    fn insert(&mut self, at: usize, bound: Key, child: u32, greatest: u64) {
         let len = self.len as usize;
-        self.keys.copy_within(at..len, at + 1);
-        self.measures.copy_within(at..len, at + 1);
+        self.offsets.copy_within(at..len, at + 1);
+        self.ends.copy_within(at..len, at + 1);
+        self.names.copy_within(at..len, at + 1);
         self.children.copy_within(at..len, at + 1);
-        self.keys[at] = bound;
-        self.measures[at] = measure;
-        self.children[at] = child;
+        (self.offsets[at], self.names[at]) = (bound.offset, bound.name);
+        (self.ends[at], self.children[at]) = (greatest, child);
         self.len += 1;
     }
 
     fn remove(&mut self, at: usize) {
         let len = self.len as usize;
-        self.keys.copy_within(at + 1..len, at);
-        self.measures.copy_within(at + 1..len, at);
+        self.offsets.copy_within(at + 1..len, at);
+        self.ends.copy_within(at + 1..len, at);
+        self.names.copy_within(at + 1..len, at);
         self.children.copy_within(at + 1..len, at);
         self.len -= 1;
     }
 
-    fn split_off(&mut self, cut: usize, empty: V) -> Inner<V> {
-        let mut right = Inner {
-            keys: [0; WIDTH],
-            measures: [empty; WIDTH],
-            children: [NONE; WIDTH],
-            len: self.len - cut as u32,
-        };
+    fn split_off(&mut self, cut: usize) -> Inner {
         let len = self.len as usize;
-        right.keys[..len - cut].copy_from_slice(&self.keys[cut..len]);
-        right.measures[..len - cut].copy_from_slice(&self.measures[cut..len]);
+        let mut right = Inner::empty();
+        right.offsets[..len - cut].copy_from_slice(&self.offsets[cut..len]);
+        right.ends[..len - cut].copy_from_slice(&self.ends[cut..len]);
+        right.names[..len - cut].copy_from_slice(&self.names[cut..len]);
         right.children[..len - cut].copy_from_slice(&self.children[cut..len]);
+        right.len = (len - cut) as u32;
         self.len = cut as u32;
         right
     }
 
     #[inline]
-    fn measure<M: Measure<Value = V>>(&self) -> V {
-        let measures = &self.measures[..self.len as usize];
-        measures.iter().fold(M::EMPTY, |a, &b| M::join(a, b))
+    fn greatest(&self) -> u64 {
+        let ends = &self.ends[..self.len as usize];
+        ends.iter().fold(0, |a, &b| a.max(b))
     }
 }
 
@@ -568,140 +664,148 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    impl<M: Measure> Tree<M> {
-        /// Walks everything and checks order, links, bounds and measures.
-        fn check(&self) {
+    impl Forest {
+        /// Walks a tree and checks order, links, bounds and ends; returns the number of its entries.
+        fn check(&self, tree: u32) -> usize {
+            let Tree { root, height } = self.tree(tree);
+            if root == NONE {
+                return 0;
+            }
             let (mut keys, mut leaves) = (Vec::new(), Vec::new());
-            self.check_below(self.root, self.height, 0, u128::MAX, &mut keys, &mut leaves);
+            let all = (Key::default(), Key::new(u64::MAX, NONE));
+            self.check_below(root, height, all, height, &mut keys, &mut leaves);
             assert!(keys.is_sorted());
-            assert_eq!(keys.len(), self.len);
             for pair in leaves.windows(2) {
                 assert_eq!(self.leaves[pair[0]].next, pair[1]);
                 assert_eq!(self.leaves[pair[1]].prev, pair[0]);
             }
             assert_eq!(self.leaves[leaves[0]].prev, NONE);
             assert_eq!(self.leaves[*leaves.last().unwrap()].next, NONE);
+            keys.len()
         }
 
         fn check_below(
             &self,
             node: u32,
-            height: usize,
-            low: u128,
-            high: u128,
-            keys: &mut Vec<u128>,
+            height: u32,
+            bounds: (Key, Key),
+            top: u32,
+            keys: &mut Vec<Key>,
             leaves: &mut Vec<u32>,
-        ) -> M::Value {
+        ) -> u64 {
             if height == 0 {
                 let leaf = &self.leaves[node];
-                let mine = &leaf.keys[..leaf.len as usize];
-                assert!(mine.iter().all(|k| (low..high).contains(k)));
-                assert!(!mine.is_empty() || self.height == 0);
+                assert!(leaf.len > 0);
+                let mine = (0..leaf.len).map(|i| leaf.entry(i).0);
+                assert!(mine.clone().all(|k| bounds.0 <= k && k < bounds.1));
                 keys.extend(mine);
                 leaves.push(node);
-                return leaf.measure::<M>();
+                return leaf.greatest();
             }
             let inner = &self.inners[node];
             let len = inner.len as usize;
-            assert!(len > 0 && (height < self.height || len > 1));
+            assert!(len > 0 && (height < top || len > 1));
             for i in 0..len {
-                let from = if i == 0 { low } else { inner.keys[i] };
+                let from = if i == 0 { bounds.0 } else { inner.key(i) };
                 let to = if i + 1 == len {
-                    high
+                    bounds.1
                 } else {
-                    inner.keys[i + 1]
+                    inner.key(i + 1)
                 };
-                let below = self.check_below(inner.children[i], height - 1, from, to, keys, leaves);
-                assert_eq!(below, inner.measures[i]);
+                let child = inner.children[i];
+                let below = self.check_below(child, height - 1, (from, to), top, keys, leaves);
+                assert_eq!(below, inner.ends[i]);
             }
-            inner.measure::<M>()
+            inner.greatest()
         }
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(u16, u64),
-        Remove(u16),
-        Set(u16, u64),
-        Find(u16, u16, u64),
-        Neighbours(u16),
+        Insert(u32, Key, u64),
+        Remove(u32, Key),
+        Set(u32, Key, u64),
+        Find(u32, Key, u64, u64),
+        Neighbours(u32, Key),
     }
 
     fn step() -> impl Strategy<Value = Step> {
+        // Few offsets with several names each: ties matter.
+        let key = || (0u64..120, 0u32..5).prop_map(|(o, n)| Key::new(o, n));
         prop_oneof![
-            4 => (0u16..600, 0u64..100).prop_map(|(k, v)| Step::Insert(k, v)),
-            3 => (0u16..600).prop_map(Step::Remove),
-            1 => (0u16..600, 0u64..100).prop_map(|(k, v)| Step::Set(k, v)),
-            1 => (0u16..600, 0u16..600, 0u64..100).prop_map(|(a, b, v)| Step::Find(a, b, v)),
-            1 => (0u16..600).prop_map(Step::Neighbours),
+            4 => (0u32..2, key(), 0u64..100).prop_map(|(t, k, v)| Step::Insert(t, k, v)),
+            3 => (0u32..2, key()).prop_map(|(t, k)| Step::Remove(t, k)),
+            1 => (0u32..2, key(), 0u64..100).prop_map(|(t, k, v)| Step::Set(t, k, v)),
+            1 => (0u32..2, key(), 0u64..130, 0u64..100).prop_map(|(t, k, b, v)| Step::Find(t, k, b, v)),
+            1 => (0u32..2, key()).prop_map(|(t, k)| Step::Neighbours(t, k)),
         ]
     }
 
-    fn run_model<M: Measure<Value = u64>>(steps: Vec<Step>, wanted: fn(u64, u64) -> bool) {
-        let (mut tree, mut model) = (Tree::<M>::default(), BTreeMap::<u128, u64>::new());
-        for s in steps {
-            match s {
-                Step::Insert(k, v) => {
-                    if !model.contains_key(&k.into()) {
-                        tree.insert(k.into(), v);
-                        model.insert(k.into(), v);
-                    }
+    fn apply(forest: &mut Forest, models: &mut [BTreeMap<Key, u64>; 2], step: Step) {
+        let entry = |(k, v): (&Key, &u64)| (*k, *v);
+        match step {
+            Step::Insert(t, k, v) => {
+                if !models[t as usize].contains_key(&k) {
+                    forest.insert(t, k, v);
+                    models[t as usize].insert(k, v);
                 }
-                Step::Remove(k) => {
-                    assert_eq!(tree.remove(k.into()), model.remove(&k.into()).is_some());
+            }
+            Step::Remove(t, k) => {
+                assert_eq!(forest.take(t, k), models[t as usize].remove(&k));
+            }
+            Step::Set(t, k, v) => {
+                if let Some(value) = models[t as usize].get_mut(&k) {
+                    *value = v;
+                    forest.set(t, k, v);
                 }
-                Step::Set(k, v) => {
-                    if let Some(value) = model.get_mut(&k.into()) {
-                        *value = v;
-                        tree.set(k.into(), v);
-                    }
-                }
-                Step::Find(a, b, v) => {
-                    let (from, to) = (u128::from(a.min(b)), u128::from(a.max(b)));
-                    let within = || model.range(from..to).map(|(k, v)| (*k, *v));
-                    assert_eq!(
-                        tree.find_first(from, to, |m| wanted(m, v)),
-                        within().find(|e| wanted(e.1, v))
-                    );
-                }
-                Step::Neighbours(k) => {
-                    let k = u128::from(k);
-                    let place = tree.seek(k);
-                    let next = model.range(k..).map(|(k, v)| (*k, *v)).next();
-                    let prev = model.range(..k).map(|(k, v)| (*k, *v)).next_back();
-                    assert_eq!(tree.at(place), next);
-                    assert_eq!(tree.before(place), prev);
-                    let second = model.range(k..).map(|(k, v)| (*k, *v)).nth(1);
-                    assert_eq!(tree.at(tree.forward(place)), second);
-                    if prev.is_some() {
-                        assert_eq!(tree.at(tree.backward(place)), prev);
-                    }
+            }
+            Step::Find(t, from, before, beyond) => {
+                let mut wanted = models[t as usize].range(from..).map(entry);
+                let wanted = wanted.find(|(k, end)| k.offset < before && *end > beyond);
+                assert_eq!(forest.find_first(t, from, before, beyond), wanted);
+            }
+            Step::Neighbours(t, k) => {
+                let model = &models[t as usize];
+                let place = forest.seek(t, k);
+                let prev = model.range(..k).map(entry).next_back();
+                assert_eq!(forest.at(place), model.range(k..).map(entry).next());
+                assert_eq!(forest.before(place), prev);
+                let second = model.range(k..).map(entry).nth(1);
+                assert_eq!(forest.at(forest.forward(place)), second);
+                if prev.is_some() {
+                    assert_eq!(forest.at(forest.backward(place)), prev);
                 }
             }
         }
-        tree.check();
-        // Emptied in order, it must come apart cleanly too.
-        while let Some((k, _)) = model.pop_first() {
-            assert!(tree.remove(k));
-        }
-        tree.check();
-        assert!(tree.is_empty());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         #[test]
-        fn behaves_like_an_ordered_map_with_maxima(steps in proptest::collection::vec(step(), 0..1500)) {
-            run_model::<MaxEnd>(steps, |m, v| m > v);
+        fn behaves_like_ordered_maps(steps in proptest::collection::vec(step(), 0..3000)) {
+            let mut forest = Forest::default();
+            let mut models = [BTreeMap::new(), BTreeMap::new()];
+            for step in steps {
+                apply(&mut forest, &mut models, step);
+            }
+            for (tree, model) in models.iter_mut().enumerate() {
+                prop_assert_eq!(forest.check(tree as u32), model.len());
+                // Emptied in order, it must come apart cleanly too.
+                while let Some((k, _)) = model.pop_first() {
+                    prop_assert!(forest.remove(tree as u32, k));
+                }
+                prop_assert_eq!(forest.check(tree as u32), 0);
+            }
+            prop_assert!(forest.is_empty());
         }
     }
 
     #[test]
     fn appending_fills_leaves() {
-        let mut tree = Tree::<NoMeasure>::default();
-        (0..100_000u128).for_each(|k| tree.insert(k, ()));
-        tree.check();
-        assert!(tree.leaves.capacity_used() as usize <= 100_000 / WIDTH + 1);
+        let mut forest = Forest::default();
+        (0..100_000).for_each(|k| forest.insert(0, Key::from(k), k));
+        assert_eq!(forest.check(0), 100_000);
+        assert!(forest.leaves.capacity_used() as usize <= 100_000 / WIDTH + 1);
     }
 }

@@ -20,6 +20,7 @@ use crate::book::{Book, Slot};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::Nanos;
+use smallvec::SmallVec;
 
 /// The queues of aIOLi or MLF, numbered by file and operation.
 #[derive(Debug)]
@@ -36,11 +37,12 @@ pub(crate) struct QuantaQueues {
 }
 
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Queue {
     requests: u32,
     /// The lowest virtual requests, the front last. Every request of the queue that is in none of them
     /// starts behind the first of them.
-    fronts: Vec<Front>,
+    fronts: SmallVec<[Front; 1]>,
     /// The sum of all growths, up to the step `counted`.
     given: u64,
     counted: u64,

@@ -1,7 +1,8 @@
 //! SJF: shortest job first, with aggregation (thesis 3.1.3).
 //!
-//! Two queues per file. The queue with the fewest bytes is served next, from its lowest offset on; a heap
-//! keyed by each queue's bytes replaces the walk over all queues.
+//! Two queues per file. The queue with the fewest bytes is served next, from its lowest offset on. A heap
+//! replaces the walk over all queues. An arrival only makes a queue longer, so it leaves the heap as it is:
+//! what stands there is at most the queue's bytes, and is put right when the queue comes to the top.
 
 use super::{Choice, Policy, at_mut};
 use crate::book::{Book, Slot};
@@ -16,7 +17,7 @@ use presagio_core::Nanos;
 pub(crate) struct Sjf {
     offsets: Offsets,
     queues: Vec<Queue>,
-    /// The queues that can be served, by their bytes.
+    /// The queues that can be served, by their bytes or fewer.
     shortest: KeyedHeap<u64>,
     /// The queues that are held back because foresight expects more.
     waits: Waits,
@@ -75,16 +76,22 @@ impl Policy for Sjf {
         let queue = at_mut(&mut self.queues, home);
         queue.bytes += len;
         queue.requests += 1;
+        let first = queue.requests == 1;
         self.len += 1;
-        self.waits.arrived(book, home, slot, now);
-        self.place(home);
+        if self.waits.arrived(book, home, slot, now) || first {
+            self.place(home);
+        }
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {
         while let Some(home) = self.waits.next_over(book, now) {
             self.place(home);
         }
-        while let Some((_, home)) = self.shortest.peek() {
+        while let Some((bytes, home)) = self.shortest.peek() {
+            if bytes < self.queues[home as usize].bytes {
+                self.place(home);
+                continue;
+            }
             let first = self
                 .offsets
                 .first(book, home)

@@ -1,0 +1,116 @@
+/* agios.h: the C interface of Presagio's request scheduler, compatible with the second version of AGIOS.
+ *
+ * An I/O service hands its read and write requests to the scheduler, which decides in which order they
+ * leave and which of them leave together, and calls the service back to have them served:
+ *
+ *     agios_init(one, many, "agios.conf", 0);
+ *     agios_add_request("file", RT_READ, offset, length, my_identifier, 0);
+ *         ... many(ids, n) is called: serve them; then, for each of them, ...
+ *     agios_release_request("file", RT_READ, length, offset);
+ *     agios_exit();
+ *
+ * Link with -lagios. A program built for AGIOS runs unchanged; where AGIOS crashed or hung, a call
+ * returns false here.
+ *
+ * Errors. Every call that fails returns false and says why in one line on standard error, which starts
+ * with "agios:" (set the environment variable AGIOS_QUIET to silence them), and in agios_last_error().
+ * No argument makes a call crash or hang, except a pointer that is neither NULL nor valid.
+ *
+ * Threads. All functions may be called from any thread, and from inside the callbacks. There is one
+ * scheduler per process. After a fork() the child cannot use it: its calls return false.
+ *
+ * Configuration. A file in libconfig's syntax; all keys are optional and stand in one group:
+ *
+ *     library_options: {
+ *         default_algorithm = "SJF"           NOOP TO TO-agg SJF MLF aIOLi SW TWINS WFQ HBRR
+ *         trace = false                       write a trace of all requests as they arrive
+ *         trace_file_prefix = "agios_tracefile"   to prefix.N.sufix, N being the next number not taken
+ *         trace_file_sufix = "out"
+ *         max_trace_buffer_size = 1024        KB
+ *         waiting_time = 900000               ns, how long aIOLi and MLF wait for a better aggregation
+ *         aioli_quantum = 65536               bytes
+ *         mlf_quantum = 8192                  bytes
+ *         SW_window = 1000                    ms
+ *         twins_window = 1000                 microseconds
+ *         wfq_conf = "weights.txt"            a weight (bytes per turn) for each queue; needed by WFQ only
+ *
+ *         ordering_guard = false              not in AGIOS: never reorder overlapping reads and writes
+ *         starvation_bound = 0                not in AGIOS: ms that a request waits at most, 0: no bound
+ *         hbrr_quantum = 8                    not in AGIOS: batches per file and turn of HBRR
+ *         aioli_synchronous = false           not in AGIOS: aIOLi waits for each batch to be released
+ *     };
+ *
+ * AGIOS's keys performance_values, select_algorithm_period, select_algorithm_min_reqnumber, enable_SW and
+ * starting_algorithm are checked and have no effect: they belong to algorithms that choose algorithms,
+ * which the second version of AGIOS does not have either.
+ *
+ * A line of the trace is: nanoseconds since agios_init, file, R or W, offset, length, separated by tabs.
+ * A tab, line end or backslash in a file's name is written \t, \n or \\.
+ */
+#ifndef AGIOS_H
+#define AGIOS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The types of request. */
+#define RT_READ 0
+#define RT_WRITE 1
+
+/* Starts the scheduler.
+ *
+ * one           called with the identifier of a request that is to be served now.
+ * many          called with the identifiers of several requests to be served together: they are of one
+ *               file and type, in offset order, each starting where or before the one before it ends.
+ *               NULL: one is called for each of them, in that order. The array is valid during the call.
+ *               One of the two functions may be NULL. What they return is ignored.
+ * config_file   NULL or "": /etc/agios.conf, and the defaults if that does not exist. A file that is
+ *               named must exist, be readable, and be correct.
+ * max_queue_id  the largest queue_id that will be passed to agios_add_request; 0 for programs that have
+ *               no queues.
+ *
+ * Callbacks run on a thread of the library, one at a time. With NOOP they run inside agios_add_request,
+ * so several may run at a time; where ordering_guard is on, or callbacks that add requests are nested 32
+ * deep, the library's thread calls back there too. */
+bool agios_init(void *(*one)(int64_t id), void *(*many)(int64_t *ids, int32_t n), char *config_file,
+                int32_t max_queue_id);
+
+/* Hands over a request: len bytes at offset of the file.
+ *
+ * file_id      any string of bytes; it is copied, once per file.
+ * type         RT_READ or RT_WRITE.
+ * identifier   any number; the callbacks get it.
+ * queue_id     from 0 to max_queue_id: the data server (TWINS), the weight class (WFQ) or the application
+ *              (SW). If max_queue_id is 0 it must be 0 for TWINS and WFQ, and is ignored by the others. */
+bool agios_add_request(char *file_id, int32_t type, int64_t offset, int64_t len, int64_t identifier,
+                       int32_t queue_id);
+
+/* Tells that a request that was given to a callback has been served. Mind the order: length, offset.
+ * False if there is no such request, or it was released before. Of several that are alike, one is. */
+bool agios_release_request(char *file_id, int32_t type, int64_t len, int64_t offset);
+
+/* Takes back a request that was not given to a callback yet. Mind the order: length, offset.
+ * False if there is no such request: it is unknown, was dispatched, or was cancelled before. */
+bool agios_cancel_request(char *file_id, int32_t type, int64_t len, int64_t offset);
+
+/* Stops the scheduler. Requests that were not given to a callback are dropped, and a line says how many.
+ * When it returns no callback is running, except one that called it, and those inside of what other
+ * threads call meanwhile with NOOP. agios_init may be called again. */
+void agios_exit(void);
+
+/* Not in AGIOS: why the last call of this thread that failed did; "" if none did. The text is valid until
+ * the next call of this thread that fails. */
+const char *agios_last_error(void);
+
+/* Not in AGIOS: continues with another algorithm. Requests that are queued stay so, none is lost. */
+bool agios_set_algorithm(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
