@@ -58,11 +58,6 @@ impl<T: Clone, const N: usize> Arena<T, N> {
         self.free.push(index);
     }
 
-    /// The freed name that the next insertion will reuse, if any.
-    pub(crate) fn next_free(&self) -> Option<u32> {
-        self.free.last().copied()
-    }
-
     /// How many names were ever handed out at the same time.
     pub(crate) fn capacity_used(&self) -> u32 {
         self.used

@@ -8,7 +8,7 @@ use crate::arena::{Arena, NONE};
 use crate::foresight::Foresight;
 use crate::settings::PolicyKind;
 use crate::stats::Cell;
-use presagio_core::{FileId, IdHashMap, Op, QueueId, Range, Request};
+use presagio_core::{FileId, IdHashMap, Nanos, Op, QueueId, Range, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -58,9 +58,36 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// An entry as it stands between two uses of its slot: not guarded, not listed, without conflict.
+    fn unused(request: Request) -> Entry {
+        Entry {
+            request,
+            seq: 0,
+            word: 0,
+            home: NONE,
+            tag: NONE,
+            conflict: NONE,
+            foreseen: NONE,
+            generation: 0,
+            lane: PolicyKind::Noop,
+            state: State::Free,
+            guarded: false,
+            listed: false,
+        }
+    }
+
     pub(crate) fn range(&self) -> Range {
         self.request.range
     }
+}
+
+/// A request on its way into a policy: the fields of its entry that are needed there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub slot: Slot,
+    pub home: u32,
+    pub range: Range,
+    pub seq: u64,
 }
 
 /// A file and an operation as one small number: two queues per file, as in thesis 3.1.1.
@@ -105,34 +132,49 @@ pub(crate) struct Book {
 
 impl Book {
     /// Enters a request of the file numbered `file`.
-    pub(crate) fn enter(&mut self, request: Request, file: u32) -> Slot {
+    #[inline]
+    pub(crate) fn enter(&mut self, request: &Request, file: u32, now: Nanos) -> Arrival {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.files[file as usize].live += 1;
-        let mut entry = Entry {
-            request,
-            seq,
-            word: 0,
-            home: home_of(file, request.op),
-            tag: NONE,
-            conflict: NONE,
-            foreseen: NONE,
-            generation: 0,
-            lane: PolicyKind::Noop,
-            state: State::Held,
-            guarded: false,
-            listed: false,
+        let home = home_of(file, request.op);
+        let slot = match self.entries.reuse() {
+            Some(slot) => slot,
+            None => self.entries.insert(Entry::unused(*request)),
         };
-        if let Some(slot) = self.entries.next_free() {
-            entry.generation = self.entries[slot].generation;
+        let entry = &mut self.entries[slot];
+        // Copied whole and then set: a copy that reads what was just written in part would stall.
+        entry.request = *request;
+        entry.request.arrival = now;
+        entry.seq = seq;
+        entry.home = home;
+        entry.foreseen = NONE;
+        entry.state = State::Held;
+        Arrival {
+            slot,
+            home,
+            range: request.range,
+            seq,
         }
-        self.entries.insert(entry)
+    }
+
+    /// The arrival of a request that is in the book.
+    pub(crate) fn arrival(&self, slot: Slot) -> Arrival {
+        let entry = &self.entries[slot];
+        Arrival {
+            slot,
+            home: entry.home,
+            range: entry.range(),
+            seq: entry.seq,
+        }
     }
 
     /// Strikes a request out; its ticket is void from now on.
     pub(crate) fn strike(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot];
+        debug_assert!(entry.conflict == NONE && !entry.listed);
         entry.state = State::Free;
+        entry.guarded = false;
         entry.generation = entry.generation.wrapping_add(1);
         let number = entry.home / 2;
         self.entries.free(slot);

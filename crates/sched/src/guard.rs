@@ -18,7 +18,7 @@
 //! replaces; a request that conflicts with k others pays O(log n) for each of them.
 
 use crate::arena::{Arena, NONE};
-use crate::book::{Book, Slot, State};
+use crate::book::{Arrival, Book, Slot, State};
 use crate::offsets::Offsets;
 use crate::tree::{Forest, Interval, Key};
 use presagio_core::{Op, Range};
@@ -59,15 +59,17 @@ impl Guard {
     pub(crate) fn admit<'a>(
         &mut self,
         book: &mut Book,
-        slot: Slot,
+        arrival: Arrival,
         indexes: impl Iterator<Item = &'a mut Offsets>,
     ) -> bool {
-        let entry = &mut book.entries[slot];
-        let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
+        let Arrival {
+            slot, home, range, ..
+        } = arrival;
+        let (file, op) = (home / 2, Op::ALL[home as usize % 2]);
         if range.is_empty() {
             return true;
         }
-        entry.guarded = true;
+        book.entries[slot].guarded = true;
         if self.is_alone(book, file, op) {
             return true;
         }

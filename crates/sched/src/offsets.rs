@@ -8,7 +8,7 @@
 //! Requests that overlap are never in one batch (a vectored call could not serve them), and empty ones
 //! leave alone.
 
-use crate::book::{Book, Slot, home_of};
+use crate::book::{Arrival, Book, Slot, home_of};
 use crate::settings::Settings;
 use crate::tree::{Forest, Key, Place};
 use presagio_core::{Op, Range};
@@ -41,9 +41,13 @@ pub(crate) struct Offsets {
 
 impl Offsets {
     /// Adds a queued request to its queue; whether there may be one that follows it without a gap.
-    pub(crate) fn insert(&mut self, book: &mut Book, slot: Slot) -> bool {
-        let entry = &book.entries[slot];
-        let (queue, range) = (entry.home, entry.range());
+    pub(crate) fn insert(&mut self, book: &mut Book, arrival: Arrival) -> bool {
+        let Arrival {
+            slot,
+            home: queue,
+            range,
+            ..
+        } = arrival;
         let own = Key::new(range.start(), slot);
         let place = self.queues.seek(queue, own);
         let next = self.queues.at(place);

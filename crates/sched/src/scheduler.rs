@@ -10,7 +10,7 @@
 
 use crate::arena::Arena;
 use crate::batch::{Batch, Next, Part, Ticket};
-use crate::book::{Book, Slot, State, home_of};
+use crate::book::{Arrival, Book, Slot, State, home_of};
 use crate::foresight::{Predicted, ServiceTime};
 use crate::guard::Guard;
 use crate::overdue::Overdue;
@@ -78,15 +78,19 @@ pub struct Scheduler {
 struct Lane {
     kind: PolicyKind,
     policy: Box<dyn Policy>,
+    /// Whether the policy has an index by offset.
+    indexed: bool,
     /// Batches of this lane that are in flight.
     batches: usize,
 }
 
 impl Lane {
     fn new(settings: &Settings) -> Lane {
+        let mut policy = policy::build(settings);
         Lane {
             kind: settings.policy,
-            policy: policy::build(settings),
+            indexed: policy.offsets().is_some(),
+            policy,
             batches: 0,
         }
     }
@@ -149,7 +153,7 @@ impl Scheduler {
     }
 
     /// Accepts a request; `now` becomes its arrival.
-    pub fn submit(&mut self, mut request: Request, now: Nanos) -> Result<Ticket, Rejected> {
+    pub fn submit(&mut self, request: Request, now: Nanos) -> Result<Ticket, Rejected> {
         let queues = self.settings.queues;
         if request.queue.0 >= queues {
             return Err(Rejected::QueueOutOfRange {
@@ -157,26 +161,23 @@ impl Scheduler {
                 queues,
             });
         }
-        request.arrival = now;
         let (file, new) = self.book.file_number(request.file);
         if new {
             self.forget(file);
         }
         self.count_arrival(file, &request);
-        let slot = self.book.enter(request, file);
+        let arrival = self.book.enter(&request, file, now);
+        let slot = arrival.slot;
         if !self.book.foresight.is_empty() {
             let foreseen = self.book.foresight.observe(&request, now);
             self.book.entries[slot].foreseen = foreseen;
         }
         self.queued += 1;
-        let ticket = Ticket {
-            slot,
-            generation: self.book.entries[slot].generation,
-        };
-        if !self.settings.guard || self.admit(slot) {
-            self.enqueue(slot, now);
+        if !self.settings.guard || self.admit(arrival) {
+            self.enqueue(arrival, now);
         }
-        Ok(ticket)
+        let generation = self.book.entries[slot].generation;
+        Ok(Ticket { slot, generation })
     }
 
     /// What to do now.
@@ -318,26 +319,26 @@ impl Scheduler {
         }
     }
 
-    fn admit(&mut self, slot: Slot) -> bool {
+    fn admit(&mut self, arrival: Arrival) -> bool {
         let indexes = self.lanes.iter_mut().filter_map(|l| l.policy.offsets());
-        self.guard.admit(&mut self.book, slot, indexes)
+        self.guard.admit(&mut self.book, arrival, indexes)
     }
 
     /// Gives a request that is free to go to the current policy.
-    fn enqueue(&mut self, slot: Slot, now: Nanos) {
+    fn enqueue(&mut self, arrival: Arrival, now: Nanos) {
         let Some(lane) = self.lanes.last_mut() else {
             unreachable!("there is always a lane");
         };
-        let entry = &mut self.book.entries[slot];
+        let entry = &mut self.book.entries[arrival.slot];
         entry.state = State::Queued;
         entry.lane = lane.kind;
-        lane.policy.push(&mut self.book, slot, now);
-        if lane.policy.offsets().is_none() {
-            self.guard.list(&mut self.book, slot);
+        lane.policy.push(&mut self.book, arrival, now);
+        if !lane.indexed {
+            self.guard.list(&mut self.book, arrival.slot);
         }
         self.free_to_go += 1;
         if self.settings.starvation_bound.is_some() {
-            self.overdue.add(&self.book, slot, self.free_to_go);
+            self.overdue.add(&self.book, arrival.slot, self.free_to_go);
         }
     }
 
@@ -347,7 +348,7 @@ impl Scheduler {
         self.guard.release(&mut self.book, slot, &mut freed);
         self.book.strike(slot);
         for slot in freed.drain(..) {
-            self.enqueue(slot, now);
+            self.enqueue(self.book.arrival(slot), now);
         }
         self.freed = freed;
     }

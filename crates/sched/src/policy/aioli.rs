@@ -11,7 +11,7 @@
 
 use super::quanta::QuantaQueues;
 use super::{Choice, Policy};
-use crate::book::{Book, Slot};
+use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::Offsets;
 use crate::settings::Settings;
@@ -128,9 +128,9 @@ impl Aioli {
 }
 
 impl Policy for Aioli {
-    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos) {
-        let home = book.entries[slot].home;
-        let changed = self.queues.push(book, slot, self.step);
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+        let Arrival { slot, home, .. } = arrival;
+        let changed = self.queues.push(book, arrival, self.step);
         if self.queues.waits.arrived(book, home, slot, now) || changed {
             self.place(home);
         }

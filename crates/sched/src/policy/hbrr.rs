@@ -5,7 +5,7 @@
 //! empty leaves the ring.
 
 use super::{Choice, Policy, at_mut};
-use crate::book::{Book, Slot};
+use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
@@ -77,9 +77,9 @@ impl Hbrr {
 }
 
 impl Policy for Hbrr {
-    fn push(&mut self, book: &mut Book, slot: Slot, _now: Nanos) {
-        let home = book.entries[slot].home;
-        self.offsets.insert(book, slot);
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+        let home = arrival.home;
+        self.offsets.insert(book, arrival);
         self.len += 1;
         let requests = at_mut(&mut self.requests, home);
         *requests += 1;

@@ -7,7 +7,7 @@
 use super::quanta::QuantaQueues;
 use super::turns::Turns;
 use super::{Choice, Policy};
-use crate::book::{Book, Slot};
+use crate::book::{Arrival, Book, Slot};
 use crate::offsets::Offsets;
 use crate::settings::Settings;
 use presagio_core::Nanos;
@@ -43,10 +43,10 @@ impl Mlf {
 }
 
 impl Policy for Mlf {
-    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos) {
-        let home = book.entries[slot].home;
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+        let Arrival { slot, home, .. } = arrival;
         let step = self.turns.last_visit(home);
-        let changed = self.queues.push(book, slot, step);
+        let changed = self.queues.push(book, arrival, step);
         if self.queues.waits.arrived(book, home, slot, now) || changed {
             self.place(home);
         }

@@ -17,7 +17,7 @@ mod twins;
 mod waits;
 mod wfq;
 
-use crate::book::{Book, Slot};
+use crate::book::{Arrival, Book, Slot};
 use crate::offsets::Offsets;
 use crate::settings::{PolicyKind, Settings};
 use presagio_core::Nanos;
@@ -37,7 +37,7 @@ pub(crate) enum Choice {
 /// A scheduling policy. `out` is always empty when passed in, and receives slots in offset order.
 pub(crate) trait Policy: Debug + Send {
     /// Takes a request that is free to go.
-    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos);
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos);
 
     /// Chooses what to dispatch, and removes it from its queues.
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice;

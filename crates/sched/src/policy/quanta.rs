@@ -16,7 +16,7 @@
 
 use super::at_mut;
 use super::waits::Waits;
-use crate::book::{Book, Slot};
+use crate::book::{Arrival, Book, Slot};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::Nanos;
@@ -129,9 +129,9 @@ impl QuantaQueues {
     }
 
     /// Adds a request at step `step`; whether the front of its queue changed.
-    pub(crate) fn push(&mut self, book: &mut Book, slot: Slot, step: u64) -> bool {
-        let home = book.entries[slot].home;
-        let followed = self.offsets.insert(book, slot);
+    pub(crate) fn push(&mut self, book: &mut Book, arrival: Arrival, step: u64) -> bool {
+        let home = arrival.home;
+        let followed = self.offsets.insert(book, arrival);
         self.len += 1;
         let queue = at_mut(&mut self.queues, home);
         if queue.growth == 0 {
@@ -139,8 +139,8 @@ impl QuantaQueues {
         }
         queue.count_to(step);
         queue.requests += 1;
-        book.entries[slot].word = queue.given;
-        let added = queue.add(Front::of(book, slot), self.limits);
+        book.entries[arrival.slot].word = queue.given;
+        let added = queue.add(Front::new(arrival, queue.given), self.limits);
         if added == Added::Last && followed {
             self.extend_last(book, home);
         }
@@ -150,12 +150,15 @@ impl QuantaQueues {
 
     /// Removes a request that was cancelled.
     pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
-        let home = book.entries[slot].home;
+        let Arrival { home, range, .. } = book.arrival(slot);
         self.offsets.remove(book, slot);
         self.len -= 1;
         let queue = &mut self.queues[home as usize];
         queue.requests -= 1;
-        queue.fronts.clear();
+        let within = |f: &Front| f.start <= range.start() && range.end() <= f.end;
+        if queue.fronts.iter().any(within) {
+            queue.fronts.clear();
+        }
         self.find_front(book, home);
     }
 
@@ -409,14 +412,17 @@ impl Queue {
 
 impl Front {
     fn of(book: &Book, slot: Slot) -> Front {
-        let entry = &book.entries[slot];
+        Front::new(book.arrival(slot), book.entries[slot].word)
+    }
+
+    fn new(arrival: Arrival, base: u64) -> Front {
         Front {
-            first: slot,
-            start: entry.range().start(),
-            end: entry.range().end(),
+            first: arrival.slot,
+            start: arrival.range.start(),
+            end: arrival.range.end(),
             requests: 1,
-            bases: entry.word,
-            oldest: entry.seq,
+            bases: base,
+            oldest: arrival.seq,
         }
     }
 

@@ -5,7 +5,7 @@
 //! what stands there is at most the queue's bytes, and is put right when the queue comes to the top.
 
 use super::{Choice, Policy, at_mut};
-use crate::book::{Book, Slot};
+use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::{Limits, Offsets};
 use crate::policy::waits::Waits;
@@ -70,11 +70,13 @@ impl Sjf {
 }
 
 impl Policy for Sjf {
-    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos) {
-        let (home, len) = (book.entries[slot].home, book.entries[slot].range().len());
-        self.offsets.insert(book, slot);
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+        let Arrival {
+            slot, home, range, ..
+        } = arrival;
+        self.offsets.insert(book, arrival);
         let queue = at_mut(&mut self.queues, home);
-        queue.bytes += len;
+        queue.bytes += range.len();
         queue.requests += 1;
         let first = queue.requests == 1;
         self.len += 1;

@@ -7,7 +7,7 @@
 
 use super::{Choice, Policy};
 use crate::arena::Arena;
-use crate::book::{Book, Fifo, Slot};
+use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::{AppId, Nanos};
@@ -70,7 +70,8 @@ impl Sw {
 }
 
 impl Policy for Sw {
-    fn push(&mut self, book: &mut Book, slot: Slot, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+        let slot = arrival.slot;
         let entry = &book.entries[slot];
         let window = Nanos(entry.request.arrival.0 / self.window.0 * self.window.0);
         let groups = &mut self.groups;
@@ -78,7 +79,7 @@ impl Policy for Sw {
             .order
             .entry((window, entry.request.app))
             .or_insert_with(|| groups.insert(Fifo::default()));
-        self.offsets.insert(book, slot);
+        self.offsets.insert(book, arrival);
         book.entries[slot].tag = group;
         self.groups[group].push(book, slot);
         self.len += 1;

@@ -4,7 +4,7 @@
 //! nothing ever stays in the queue.
 
 use super::{Choice, Policy};
-use crate::book::{Book, Fifo, Slot};
+use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::settings::Settings;
 use presagio_core::Nanos;
 
@@ -16,8 +16,8 @@ pub(crate) struct TimeOrder {
 }
 
 impl Policy for TimeOrder {
-    fn push(&mut self, book: &mut Book, slot: Slot, _now: Nanos) {
-        self.queue.push(book, slot);
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+        self.queue.push(book, arrival.slot);
         self.len += 1;
     }
 

@@ -5,7 +5,7 @@
 //! the heads finds the oldest of all.
 
 use super::{Choice, Policy, at_mut};
-use crate::book::{Book, Fifo, Slot};
+use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::{Limits, Offsets};
 use crate::policy::waits::Waits;
@@ -65,9 +65,9 @@ impl ToAgg {
 }
 
 impl Policy for ToAgg {
-    fn push(&mut self, book: &mut Book, slot: Slot, now: Nanos) {
-        let home = book.entries[slot].home;
-        self.offsets.insert(book, slot);
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+        let Arrival { slot, home, .. } = arrival;
+        self.offsets.insert(book, arrival);
         let arrivals = at_mut(&mut self.arrivals, home);
         let first = arrivals.is_empty();
         arrivals.push(book, slot);

@@ -9,7 +9,7 @@
 //! It then has lasted a little longer than configured, and the next one starts at that moment.
 
 use super::{Choice, Policy, at_mut};
-use crate::book::{Book, Fifo, Slot};
+use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::settings::Settings;
 use presagio_core::Nanos;
 
@@ -52,7 +52,8 @@ impl Twins {
 }
 
 impl Policy for Twins {
-    fn push(&mut self, book: &mut Book, slot: Slot, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+        let slot = arrival.slot;
         let server = book.entries[slot].request.queue.0;
         at_mut(&mut self.queues, server).push(book, slot);
         self.len += 1;

@@ -7,7 +7,7 @@
 
 use super::turns::Turns;
 use super::{Choice, Policy, at_mut};
-use crate::book::{Book, Fifo, Slot};
+use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::Nanos;
@@ -130,9 +130,10 @@ impl Wfq {
 }
 
 impl Policy for Wfq {
-    fn push(&mut self, book: &mut Book, slot: Slot, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+        let slot = arrival.slot;
         let id = book.entries[slot].request.queue.0;
-        self.offsets.insert(book, slot);
+        self.offsets.insert(book, arrival);
         let first = at_mut(&mut self.queues, id).fifo.is_empty();
         self.count(id);
         self.queues[id as usize].fifo.push(book, slot);
