@@ -78,6 +78,14 @@ impl Offsets {
         }
     }
 
+    /// Whether no request in `queue` overlaps `range`.
+    pub(crate) fn is_free(&self, queue: u32, range: Range) -> bool {
+        let overlapping = self
+            .queues
+            .find_first(queue, Key::default(), range.end(), range.start());
+        !range.is_empty() && overlapping.is_none()
+    }
+
     /// The request with the lowest offset in `queue`, the oldest of several.
     pub(crate) fn first(&mut self, book: &Book, queue: u32) -> Option<Slot> {
         let place = self.queues.seek(queue, Key::default());

@@ -41,7 +41,7 @@ impl Hbrr {
         }
     }
 
-    fn to_back(&mut self, home: u32) {
+    fn move_back(&mut self, home: u32) {
         self.ring.set(home, self.next_place);
         self.next_place += 1;
     }
@@ -58,7 +58,7 @@ impl Hbrr {
             self.turn = Some((home, left - 1));
         } else {
             self.turn = None;
-            self.to_back(home);
+            self.move_back(home);
         }
     }
 
@@ -84,7 +84,7 @@ impl Policy for Hbrr {
         let requests = at_mut(&mut self.requests, home);
         *requests += 1;
         if *requests == 1 {
-            self.to_back(home);
+            self.move_back(home);
         }
     }
 

@@ -150,15 +150,14 @@ impl QuantaQueues {
 
     /// Removes a request that was cancelled.
     pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
-        let Arrival { home, range, .. } = book.arrival(slot);
+        let arrival = book.arrival(slot);
+        let (home, word) = (arrival.home, book.entries[slot].word);
         self.offsets.remove(book, slot);
         self.len -= 1;
+        let alone = self.offsets.is_free(home, arrival.range);
         let queue = &mut self.queues[home as usize];
         queue.requests -= 1;
-        let within = |f: &Front| f.start <= range.start() && range.end() <= f.end;
-        if queue.fronts.iter().any(within) {
-            queue.fronts.clear();
-        }
+        queue.drop_from_fronts(Front::new(arrival, word), alone);
         self.find_front(book, home);
     }
 
@@ -191,7 +190,12 @@ impl QuantaQueues {
         };
         let lacking = (front.end - front.start).saturating_sub(front.quantum(queue.given));
         let growth = queue.growth.saturating_mul(front.requests.into());
-        lacking.div_ceil(growth).max(1)
+        // The division is for the few that need more than one step.
+        if lacking <= growth {
+            1
+        } else {
+            lacking.div_ceil(growth)
+        }
     }
 
     /// Whether the queue, selected now, should rather wait; if so the wait begins.
@@ -388,6 +392,25 @@ impl Queue {
             self.fronts.remove(0);
         }
         Added::at_front(above == front)
+    }
+
+    /// Takes a request out of the virtual requests that are kept. If it was `alone`, that is if no other
+    /// request overlaps it, it was part of the one that covers it, and the last part simply leaves it. In
+    /// all other cases they are forgotten, to be put together again.
+    fn drop_from_fronts(&mut self, gone: Front, alone: bool) {
+        let covers = |f: &Front| f.start <= gone.start && gone.end <= f.end;
+        let Some(at) = self.fronts.iter().position(covers) else {
+            return;
+        };
+        let front = &mut self.fronts[at];
+        let last = gone.end == front.end && gone.start > front.start;
+        if alone && last && gone.oldest != front.oldest {
+            front.end = gone.start;
+            front.requests -= 1;
+            front.bases = front.bases.wrapping_sub(gone.bases);
+        } else {
+            self.fronts.clear();
+        }
     }
 
     /// Joins the virtual request at `above` to the one below it if they touch now.

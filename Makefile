@@ -1,0 +1,83 @@
+# What one does with Presagio, each with one word. `make` alone lists them.
+#
+# Needs Rust, gcc and make; `make test` installs the rest by name (see TEST_NEEDS).
+
+PRESAGIO  := target/release/presagio
+DEMO_DIR  := target/demo
+CLI_DOCS  := target/cli-docs
+
+# Passed on to every bench: make bench BENCH_FLAGS=--strict
+BENCH_FLAGS :=
+
+# What the tests need beyond Rust, as command:debian-package.
+TEST_NEEDS := gcc:build-essential valgrind:valgrind
+
+.PHONY: help demo build test test-needs lint lint-needs bench docs-cli clean
+
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+demo: build ## build everything, then compare the scheduling policies on this disk
+	@mkdir -p $(DEMO_DIR)
+	@echo
+	@echo "Many processes read one file at the same time, each its own blocks: small requests, in whatever"
+	@echo "order they come. A scheduler that waits for neighbours can serve many of them with one operation."
+	@echo "Here are ten scheduling policies with the same requests, on this disk."
+	@echo
+	@$(PRESAGIO) sched compare $(DEMO_DIR)
+	@echo
+	@echo "What to try next:"
+	@echo "  $(PRESAGIO) sched list                          what do these policies do?"
+	@echo "  $(PRESAGIO) sched compare DIR --op write        the same with writes, on the storage of DIR"
+	@echo "  $(PRESAGIO) sched compare DIR --pattern random  where there is nothing to aggregate"
+	@echo "  $(PRESAGIO) bench sched                         what does the scheduler itself cost?"
+
+build: ## build everything in release mode
+	cargo build --release --workspace
+
+# The model checker replaces the engine's locks and threads, hence a build of its own.
+test: test-needs ## install what the tests need, run all of them
+	cargo test --workspace
+	cargo test -p presagio-engine --features shuttle --test model
+
+test-needs:
+	@missing=; \
+	for need in $(TEST_NEEDS); do \
+		command -v "$${need%%:*}" >/dev/null 2>&1 || missing="$$missing $${need##*:}"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	echo "The tests need these packages, which are missing:$$missing"; \
+	if [ "$$(id -u)" = 0 ]; then as_root=; \
+	elif command -v sudo >/dev/null 2>&1; then as_root=sudo; \
+	else as_root=false; fi; \
+	apt="$$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq"; \
+	if command -v apt-get >/dev/null 2>&1 && $$apt update && \
+		$$apt install -y --no-install-recommends $$missing; then exit 0; fi; \
+	echo "They could not be installed from here. Please run, as root:" >&2; \
+	echo "  apt-get update && apt-get install -y$$missing" >&2; \
+	exit 1
+
+lint: lint-needs ## rustfmt, clippy and rustdoc, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+# A minimal Rust installation has neither.
+lint-needs:
+	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+bench: build ## measure every part and hold it against its bars
+	@status=0; \
+	for part in $$($(PRESAGIO) bench --list | cut -d ' ' -f 1); do \
+		$(PRESAGIO) bench $$part $(BENCH_FLAGS) || status=1; \
+	done; \
+	exit $$status
+
+docs-cli: build ## write manual pages and shell completions to target/cli-docs
+	@mkdir -p $(CLI_DOCS)
+	$(PRESAGIO) man $(CLI_DOCS)/man1
+	for shell in bash zsh fish; do $(PRESAGIO) completions $$shell > $(CLI_DOCS)/presagio.$$shell; done
+
+clean: ## remove everything that was built
+	cargo clean

@@ -1,0 +1,106 @@
+//! The `presagio` command: the one door through which a person meets Presagio.
+//!
+//! This file only wires. Each subcommand is a module with an `Args` type, which is its part of the help,
+//! and a `run` function, which does the work and returns what the process should exit with:
+//!
+//! | subcommand | module | what happens there |
+//! |---|---|---|
+//! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
+//! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
+//! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
+//!
+//! Results go to stdout, everything else to stderr. Exit status: 0 all is well, 1 a promise does not hold
+//! (`bench --strict`), 2 it could not be done.
+
+mod bench;
+mod failure;
+mod generate;
+mod progress;
+mod sched;
+mod size;
+mod table;
+
+use clap::{Parser, Subcommand};
+use std::io;
+use std::process::ExitCode;
+
+/// The bench of memory needs to know what is allocated; counting is off except while it looks.
+#[global_allocator]
+static ALLOCATOR: bench::alloc::Counting = bench::alloc::Counting;
+
+/// Self-tuning I/O for HPC: watch what programs read and write, and schedule it better.
+#[derive(Parser)]
+#[command(name = "presagio", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  presagio sched compare /scratch     which policy serves 64 clients best on this storage?
+  presagio sched list                 what are the ten policies?
+  presagio bench sched                what does the scheduler cost, and does it keep its promises?
+  presagio completions bash > ~/.local/share/bash-completion/completions/presagio
+
+`presagio help COMMAND` explains a command with its own examples.";
+
+#[derive(Subcommand)]
+enum Command {
+    Bench(bench::Args),
+    Sched(sched::Args),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
+    /// What `bench sched` runs under valgrind: fills a scheduler, then submits under the counter.
+    #[command(name = "bench-count", hide = true)]
+    BenchCount(bench::sched::count::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        // `presagio … | head` closed our stdout: it has what it wanted.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("presagio: {}", failure::one_line(&error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Bench(args) => bench::run(&args),
+        Command::Sched(args) => sched::run(&args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::man(&args),
+        Command::BenchCount(args) => bench::sched::count::run(&args),
+    }
+}
+
+/// Rust ignores SIGPIPE, so a closed pipe comes back as an error from the write. Output therefore goes
+/// through `writeln!` and `?`, never through `println!`, which would panic.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_error() {
+        let left = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&left.context("writing the table")));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("broken")));
+    }
+}

@@ -1,0 +1,300 @@
+//! `presagio sched compare DIR`: the policies on real storage, side by side.
+//!
+//! Clients issue synchronous requests to one shared file, like the processes of a parallel program. An
+//! [`presagio_engine::Engine`] schedules them, a few workers serve each batch with one vectored system call
+//! ([`serve`]) on a scratch file that vanishes with the process ([`scratch`]). Each policy serves exactly the
+//! same requests and every byte is verified. [`show`] says what came of it.
+
+mod scratch;
+mod serve;
+mod show;
+
+use crate::failure::failure;
+use crate::progress::progress;
+use crate::size::Size;
+use clap::ValueEnum;
+use presagio_core::Op;
+use presagio_sched::PolicyKind;
+use scratch::Scratch;
+use serve::Served;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Serve the same requests under every policy, on real storage, and compare
+///
+/// Client threads issue synchronous requests to one shared file in DIR; each waits for its own before it
+/// issues the next. Worker threads serve what the scheduler gives them, each batch with one system call,
+/// past the page cache where the file system allows it. Every byte is verified. The file is removed as
+/// soon as it is open, so that nothing is left behind whatever happens.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  presagio sched compare /scratch                          ten policies, 64 clients, reads
+  presagio sched compare /scratch --op write --workers 4   writes, four operations at a time
+  presagio sched compare . --pattern random                what if there is nothing to aggregate?
+  presagio sched compare . --policy aIOLi --policy SJF     only these two, and NOOP
+  presagio sched compare . --json | jq '.policies[] | {policy, gain}'")]
+pub struct Args {
+    /// A directory on the storage in question
+    dir: PathBuf,
+    /// Clients, each with one request at a time
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    clients: u32,
+    /// Size of a request
+    #[arg(long, default_value = "8KiB", value_name = "SIZE")]
+    request: Size,
+    /// Size of the file; each policy serves all of it
+    #[arg(long, default_value = "128MiB", value_name = "SIZE")]
+    size: Size,
+    /// Which parts of the file a client asks for
+    #[arg(long, value_enum, default_value_t = Pattern::Strided)]
+    pattern: Pattern,
+    /// What the clients do
+    #[arg(long, value_enum, default_value_t = Operation::Read)]
+    op: Operation,
+    /// A policy to try; may be given several times [default: all ten]
+    #[arg(long, value_name = "NAME")]
+    policy: Vec<PolicyKind>,
+    /// Workers that serve batches, which is how many operations the storage sees at a time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    workers: u32,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which blocks of the file a client asks for, in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pattern {
+    /// Client c asks for blocks c, c + N, c + 2N, … (N clients): neighbours ask for neighbouring blocks
+    Strided,
+    /// Client c asks for the c-th part of the file from start to end
+    Contiguous,
+    /// Blocks are dealt out at random
+    Random,
+}
+
+/// Read or write, as the command line spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Operation {
+    /// Clients read
+    Read,
+    /// Clients write; the time includes making it durable
+    Write,
+}
+
+impl Operation {
+    fn op(self) -> Op {
+        match self {
+            Operation::Read => Op::Read,
+            Operation::Write => Op::Write,
+        }
+    }
+}
+
+/// Every client keeps one request in memory.
+const REQUEST_MAX: Size = Size(64 << 20);
+
+/// What every policy is asked to serve.
+struct Workload {
+    clients: u64,
+    workers: u64,
+    /// Bytes of a request.
+    request: u64,
+    /// Requests in all; together they cover the file exactly once.
+    blocks: u64,
+    pattern: Pattern,
+    op: Op,
+}
+
+impl Workload {
+    fn new(args: &Args) -> anyhow::Result<Workload> {
+        let (request, clients) = (args.request.0, u64::from(args.clients));
+        if request > REQUEST_MAX.0 {
+            let what = format!("cannot use requests of {}", args.request);
+            return Err(failure(
+                what,
+                format!("they are larger than {REQUEST_MAX}"),
+                "use a smaller --request",
+            ));
+        }
+        let blocks = args.size.0 / request;
+        if blocks < clients {
+            let what = format!("cannot share {} among {clients} clients", args.size);
+            let cause = format!("that is less than one request of {} each", args.request);
+            return Err(failure(
+                what,
+                cause,
+                "use a larger --size, a smaller --request, or fewer --clients",
+            ));
+        }
+        let (pattern, op, workers) = (args.pattern, args.op.op(), u64::from(args.workers));
+        Ok(Workload {
+            clients,
+            workers,
+            request,
+            blocks,
+            pattern,
+            op,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.blocks * self.request
+    }
+
+    /// The blocks that `client` asks for, in order. Over all clients, each block occurs once.
+    fn blocks_of(&self, client: u64) -> impl Iterator<Item = u64> + '_ {
+        let (first, behind, step) = match self.pattern {
+            Pattern::Strided | Pattern::Random => (client, self.blocks, self.clients),
+            Pattern::Contiguous => (self.part(client), self.part(client + 1), 1),
+        };
+        (first..behind)
+            .step_by(step as usize)
+            .map(|block| self.dealt(block))
+    }
+
+    /// The block at which a client's part of the file begins, when each gets one part.
+    fn part(&self, client: u64) -> u64 {
+        client * self.blocks / self.clients
+    }
+
+    /// With the random pattern, the block that is dealt out in place of `block`: the next power of two of
+    /// blocks is shuffled one to one, and whatever falls outside is shuffled again until it falls inside.
+    fn dealt(&self, block: u64) -> u64 {
+        if self.pattern != Pattern::Random {
+            return block;
+        }
+        let bits = u64::BITS - (self.blocks - 1).leading_zeros();
+        let mut dealt = shuffled(block, bits);
+        while dealt >= self.blocks {
+            dealt = shuffled(dealt, bits);
+        }
+        dealt
+    }
+}
+
+/// Maps the numbers of `bits` bits one to one: odd multiplications, additions and right-shifted exclusive ors
+/// each do.
+fn shuffled(number: u64, bits: u32) -> u64 {
+    let mask = if bits == 0 {
+        0
+    } else {
+        u64::MAX >> (u64::BITS - bits)
+    };
+    let mut x = number;
+    for multiplier in [
+        0x9E37_79B9_7F4A_7C15u64,
+        0xBF58_476D_1CE4_E5B9,
+        0x94D0_49BB_1331_11EB,
+    ] {
+        x = x.wrapping_add(multiplier >> 32).wrapping_mul(multiplier) & mask;
+        x ^= x >> (bits / 2).max(1);
+    }
+    x
+}
+
+/// All results, and how they came about.
+struct Comparison {
+    workload: Workload,
+    /// How the storage was reached, for the reader.
+    path: &'static str,
+    /// NOOP first.
+    results: Vec<(PolicyKind, Served)>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let workload = Workload::new(args)?;
+    let policies = policies(&args.policy);
+    let progress = progress(policies.len() as u64 + 1);
+    progress.set_message("writing the file");
+    let mut scratch = Scratch::create(&args.dir, workload.bytes(), workload.request)?;
+    let mut results = Vec::new();
+    for policy in policies {
+        progress.inc(1);
+        progress.set_message(policy.name());
+        results.push((policy, serve::serve(policy, &workload, &mut scratch)?));
+    }
+    progress.finish_and_clear();
+    show::show(
+        &Comparison {
+            workload,
+            path: scratch.path(),
+            results,
+        },
+        args.json,
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The policies to try, each once, in the usual order; NOOP always, because the others are compared with it.
+fn policies(asked: &[PolicyKind]) -> Vec<PolicyKind> {
+    let wanted = |policy: &PolicyKind| {
+        asked.is_empty() || *policy == PolicyKind::Noop || asked.contains(policy)
+    };
+    PolicyKind::ALL.into_iter().filter(wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn workload(pattern: Pattern, clients: u64, blocks: u64) -> Workload {
+        Workload {
+            clients,
+            workers: 1,
+            request: 512,
+            blocks,
+            pattern,
+            op: Op::Read,
+        }
+    }
+
+    #[test]
+    fn all_clients_together_ask_for_each_block_once() {
+        for pattern in [Pattern::Strided, Pattern::Contiguous, Pattern::Random] {
+            for (clients, blocks) in [(1, 1), (3, 10), (7, 64), (64, 1000)] {
+                let workload = workload(pattern, clients, blocks);
+                let asked: Vec<u64> = (0..clients).flat_map(|c| workload.blocks_of(c)).collect();
+                let distinct: BTreeSet<u64> = asked.iter().copied().collect();
+                assert_eq!(asked.len() as u64, blocks, "{pattern:?} {clients} {blocks}");
+                assert!(
+                    distinct.into_iter().eq(0..blocks),
+                    "{pattern:?} {clients} {blocks}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_are_what_they_are_called() {
+        let of = |pattern, client| {
+            workload(pattern, 4, 16)
+                .blocks_of(client)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Pattern::Strided, 1), [1, 5, 9, 13]);
+        assert_eq!(of(Pattern::Contiguous, 1), [4, 5, 6, 7]);
+        let random = workload(Pattern::Random, 1, 1000)
+            .blocks_of(0)
+            .collect::<Vec<_>>();
+        let neighbours = random
+            .windows(2)
+            .filter(|pair| pair[0] + 1 == pair[1])
+            .count();
+        assert!(
+            neighbours < 20,
+            "{neighbours} of 999 steps go to the next block"
+        );
+    }
+
+    #[test]
+    fn noop_is_always_there_to_compare_with() {
+        assert_eq!(
+            policies(&[PolicyKind::Sjf]),
+            [PolicyKind::Noop, PolicyKind::Sjf]
+        );
+        assert_eq!(policies(&[]).len(), 10);
+    }
+}

@@ -1,0 +1,105 @@
+//! What `presagio bench` promises: parts that can be listed, bars at the end, one JSON document, an exit
+//! status that can be relied on. What the bars say is not judged here: that takes an idle machine.
+
+mod common;
+
+use common::{Said, presagio, presagio_ok};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// The smallest bench, strictly judged, run once for all tests here.
+fn tiny_as_json() -> &'static Said {
+    static SAID: LazyLock<Said> =
+        LazyLock::new(|| presagio(&["bench", "sched", "--tiny", "--json", "--strict"]));
+    &SAID
+}
+
+#[test]
+fn the_list_names_every_part_with_a_line_about_it() {
+    let text = presagio_ok(&["bench", "--list"]).out;
+    let json = presagio_ok(&["bench", "--list", "--json"]).json();
+    let parts = json.as_array().unwrap();
+    assert_eq!(text.lines().count(), parts.len());
+    for (line, part) in text.lines().zip(parts) {
+        assert!(line.starts_with(part["part"].as_str().unwrap()), "{line}");
+        assert!(line.ends_with(part["about"].as_str().unwrap()), "{line}");
+    }
+    assert!(parts.iter().any(|part| part["part"] == "sched"));
+}
+
+#[test]
+fn an_unknown_or_missing_part_is_answered_with_the_known_ones() {
+    for args in [&["bench", "nonsense"][..], &["bench"]] {
+        let said = presagio(args);
+        assert_eq!(said.code, Some(2));
+        assert!(
+            said.err.starts_with("presagio: ") && said.err.contains("sched"),
+            "{}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn a_strict_run_fails_exactly_when_a_bar_does_not_hold() {
+    let said = tiny_as_json();
+    let json = said.json();
+    let broken = json["bars"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|bar| bar["holds"] == false);
+    assert_eq!(said.code, Some(i32::from(broken)), "{json:#}");
+}
+
+#[test]
+fn the_scheduler_bench_covers_every_policy_and_case() {
+    let json = tiny_as_json().json();
+    let cases = json["tables"]["cases"].as_array().unwrap();
+    let key = |case: &Value| ["policy", "files", "pattern", "backlog"].map(|k| case[k].to_string());
+    let distinct: BTreeSet<[String; 4]> = cases.iter().map(key).collect();
+    assert_eq!(
+        (cases.len(), distinct.len()),
+        (80, 80),
+        "10 policies × 2 × 2 patterns × 2 backlogs"
+    );
+    for case in cases {
+        assert!(case["ns_per_request"].as_f64() > Some(0.0), "{case}");
+        assert!(case["ns_per_submit"].as_f64() > Some(0.0), "{case}");
+        assert_eq!(
+            case["bytes_per_queued_request"].is_null(),
+            case["backlog"] == 0,
+            "{case}"
+        );
+    }
+    assert_eq!(json["tables"]["switches"].as_array().unwrap().len(), 9);
+}
+
+#[test]
+fn text_ends_with_the_same_bars_as_json_one_a_line() {
+    let json = tiny_as_json().json();
+    let text = presagio_ok(&["bench", "sched", "--tiny"]).out;
+    let bars = json["bars"].as_array().unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(bars.len(), 10 * 4 + 1);
+    for (bar, line) in bars.iter().zip(&lines[lines.len() - bars.len()..]) {
+        assert!(line.starts_with(bar["name"].as_str().unwrap()), "{line}");
+        assert!(
+            ["holds", "DOES NOT HOLD", "too small a run"]
+                .iter()
+                .any(|end| line.ends_with(end)),
+            "{line}"
+        );
+        assert!(
+            !line.contains('\x1b'),
+            "no colours where there is no terminal"
+        );
+    }
+}
+
+#[test]
+fn the_counted_run_works_without_anyone_counting() {
+    let said = presagio_ok(&["bench-count", "aIOLi", "64", "sequential", "100", "10"]);
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
+}

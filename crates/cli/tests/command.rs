@@ -1,0 +1,103 @@
+//! What the command promises whatever it is asked to do: help that teaches, errors that help, scripts and
+//! manual pages that match it.
+
+mod common;
+
+use common::{TempDir, presagio, presagio_ok, program};
+use std::process::{Command, Stdio};
+
+const SUBCOMMANDS: &[&[&str]] = &[
+    &[],
+    &["bench"],
+    &["sched"],
+    &["sched", "list"],
+    &["sched", "compare"],
+    &["completions"],
+    &["man"],
+];
+
+#[test]
+fn the_help_of_every_subcommand_shows_an_example() {
+    for subcommand in SUBCOMMANDS {
+        let said = presagio_ok(&[*subcommand, &["--help"]].concat());
+        let example = ["presagio", &subcommand.join(" ")].join(" ");
+        let examples = said.out.split("Examples:").nth(1).unwrap_or_default();
+        assert!(
+            examples.contains(example.trim_end()),
+            "presagio {subcommand:?} --help:\n{}",
+            said.out
+        );
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = concat!("presagio ", env!("CARGO_PKG_VERSION"));
+    assert_eq!(presagio_ok(&["--version"]).out.trim(), version);
+}
+
+#[test]
+fn without_a_subcommand_the_help_is_shown() {
+    let said = presagio(&[]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("Examples:"), "{}", said.err);
+}
+
+#[test]
+fn completions_know_the_subcommands_of_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let said = presagio_ok(&["completions", shell]);
+        assert!(
+            said.out.contains("compare") && said.out.contains("strict"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_subcommand() {
+    let dir = TempDir::new("man");
+    let pages = format!("{}/new/man1", dir.path());
+    presagio_ok(&["man", &pages]);
+    for subcommand in SUBCOMMANDS {
+        let name = [&["presagio"], *subcommand].concat().join("-");
+        let page = std::fs::read_to_string(format!("{pages}/{name}.1"));
+        assert!(page.is_ok_and(|page| page.contains("Examples")), "{name}.1");
+    }
+    let hidden = format!("{pages}/presagio-bench-count.1");
+    assert!(
+        !std::path::Path::new(&hidden).exists(),
+        "what is hidden has no manual page"
+    );
+}
+
+#[test]
+fn manual_pages_that_cannot_be_written_are_explained() {
+    let said = presagio(&["man", "/dev/null/pages"]);
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.err
+            .starts_with("presagio: cannot write manual pages to /dev/null/pages; "),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    // The reader leaves before presagio has parsed its arguments, let alone written anything.
+    let mut child = Command::new(program())
+        .args(["completions", "zsh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("presagio starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("presagio ends");
+    assert!(output.status.success(), "{:?}", output.status);
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,93 @@
+//! Runs the command the way a person does, and looks at what comes back.
+
+#![allow(dead_code)] // Each test file uses its own part of this.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What the command said and how it ended.
+pub struct Said {
+    pub out: String,
+    pub err: String,
+    pub code: Option<i32>,
+}
+
+impl Said {
+    /// Stdout as the one JSON document that it must be.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|e| panic!("no JSON: {e}\n{}\n{}", self.out, self.err))
+    }
+}
+
+/// Runs `presagio` with `args`; stdout and stderr are no terminals here.
+pub fn presagio(args: &[&str]) -> Said {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(program())
+        .args(args)
+        .output()
+        .expect("presagio starts");
+    let text = |bytes| String::from_utf8(bytes).expect("presagio speaks UTF-8");
+    Said {
+        out: text(stdout),
+        err: text(stderr),
+        code: status.code(),
+    }
+}
+
+/// Like `presagio`, for runs that must succeed.
+pub fn presagio_ok(args: &[&str]) -> Said {
+    let said = presagio(args);
+    assert_eq!(
+        said.code,
+        Some(0),
+        "presagio {args:?}\n{}{}",
+        said.out,
+        said.err
+    );
+    said
+}
+
+pub fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_presagio")
+}
+
+/// An empty directory of a test's own, gone when the test is over.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new(name: &str) -> TempDir {
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary directory");
+        TempDir(path)
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a path in UTF-8")
+    }
+
+    pub fn entries(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("the directory is there");
+        let mut names: Vec<String> = entries
+            .map(|e| {
+                e.expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
