@@ -88,6 +88,8 @@ pub(crate) struct Place {
 struct Tree {
     root: u32,
     height: u32,
+    /// No entry has a greater offset. What is appended goes to the end without a search.
+    bound: u64,
 }
 
 impl Default for Tree {
@@ -95,6 +97,7 @@ impl Default for Tree {
         Tree {
             root: NONE,
             height: 0,
+            bound: 0,
         }
     }
 }
@@ -119,18 +122,32 @@ impl Forest {
     /// Finds the place of the first entry of `tree` whose key is at least `key`.
     #[inline]
     pub(crate) fn seek(&mut self, tree: u32, key: Key) -> Place {
-        let Tree { root, height } = self.tree(tree);
+        let Tree {
+            root,
+            height,
+            bound,
+        } = self.tree(tree);
         if root == NONE {
             return Place { leaf: NONE, at: 0 };
         }
+        let behind_all = key.offset > bound;
         let mut node = root;
         for step in &mut self.path[..height as usize] {
             let inner = &self.inners[node];
-            let child = inner.child(key);
+            let child = if behind_all {
+                inner.len as usize - 1
+            } else {
+                inner.child(key)
+            };
             *step = (node, child as u32);
             node = inner.children[child];
         }
-        let at = self.leaves[node].rank(key) as u32;
+        let leaf = &self.leaves[node];
+        let at = if behind_all {
+            leaf.len
+        } else {
+            leaf.rank(key) as u32
+        };
         Place { leaf: node, at }
     }
 
@@ -216,13 +233,15 @@ impl Forest {
         if place.leaf == NONE {
             return self.plant(tree, key, end);
         }
+        let planted = &mut self.trees[tree as usize];
+        planted.bound = planted.bound.max(key.offset);
+        let height = planted.height as usize;
         let leaf = &mut self.leaves[place.leaf];
         debug_assert!(place.at >= leaf.len || leaf.entry(place.at).0 > key);
         if leaf.len as usize == WIDTH {
             return self.split_leaf(tree, place, key, end);
         }
         leaf.insert(place.at as usize, key, end);
-        let height = self.trees[tree as usize].height as usize;
         for &(node, child) in &self.path[..height] {
             let greatest = &mut self.inners[node].ends[child as usize];
             *greatest = end.max(*greatest);
@@ -267,7 +286,7 @@ impl Forest {
         before: u64,
         beyond: u64,
     ) -> Option<Interval> {
-        let Tree { root, height } = self.tree(tree);
+        let Tree { root, height, .. } = self.tree(tree);
         if root == NONE {
             return None;
         }
@@ -321,6 +340,7 @@ impl Forest {
         self.trees[tree as usize] = Tree {
             root: leaf,
             height: 0,
+            bound: key.offset,
         };
     }
 
@@ -667,7 +687,7 @@ mod tests {
     impl Forest {
         /// Walks a tree and checks order, links, bounds and ends; returns the number of its entries.
         fn check(&self, tree: u32) -> usize {
-            let Tree { root, height } = self.tree(tree);
+            let Tree { root, height, .. } = self.tree(tree);
             if root == NONE {
                 return 0;
             }

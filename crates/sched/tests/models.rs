@@ -89,7 +89,11 @@ fn run_around(queued: &[Request], seed: Request, limits: Limits, backwards: bool
     let mut bytes = len(&seed);
     for before in [true, false] {
         while bytes > 0 && (backwards || !before) && batch.len() < limits.requests {
-            let edge = if before { batch[0] } else { batch[batch.len() - 1] };
+            let edge = if before {
+                batch[0]
+            } else {
+                batch[batch.len() - 1]
+            };
             let Some(next) = neighbour(queued, &edge, before) else {
                 break;
             };
@@ -427,8 +431,8 @@ impl QuantaQueue {
         };
         for (next, quantum) in &self.requests[1..] {
             let touches = next.range.start() == front.end && front.bytes() > 0 && len(next) > 0;
-            let fits = front.requests < limits.requests
-                && next.range.end() - front.start <= limits.bytes;
+            let fits =
+                front.requests < limits.requests && next.range.end() - front.start <= limits.bytes;
             if !touches || !fits {
                 break;
             }
@@ -574,7 +578,11 @@ impl Aioli {
     fn step(&mut self) -> Option<(Home, Front)> {
         let limits = self.queues.limits;
         self.queues.queues.values_mut().for_each(QuantaQueue::grow);
-        let may_go = self.queues.queues.iter().filter(|(_, q)| q.waits_until.is_none());
+        let may_go = self
+            .queues
+            .queues
+            .iter()
+            .filter(|(_, q)| q.waits_until.is_none());
         let fronts = may_go.filter_map(|(home, q)| Some((*home, q.front(limits)?)));
         let covered = fronts.filter(|(_, front)| front.covered());
         covered.min_by_key(|(_, front)| front.oldest)
@@ -888,7 +896,11 @@ impl Compared {
             Next::WaitUntil(moment) => Decision::WaitUntil(moment),
             Next::Idle => Decision::Idle,
         };
-        assert_eq!(decision, self.model.next(self.now), "scheduler left, model right");
+        assert_eq!(
+            decision,
+            self.model.next(self.now),
+            "scheduler left, model right"
+        );
         decision
     }
 
@@ -907,7 +919,11 @@ impl Compared {
         let Some(number) = pick.checked_rem(self.tickets.len()) else {
             return;
         };
-        if self.scheduler.cancel(self.tickets[number], self.now).is_some() {
+        if self
+            .scheduler
+            .cancel(self.tickets[number], self.now)
+            .is_some()
+        {
             self.taken.retain(|_, id| *id != number as u64);
             self.model.cancel(number as u64);
         }
@@ -957,7 +973,7 @@ fn settings(policy: PolicyKind) -> impl Strategy<Value = Settings> {
 }
 
 fn compare_policy(policy: PolicyKind) {
-    check(400, (settings(policy), calls()), |(settings, calls)| {
+    check(1200, (settings(policy), calls()), |(settings, calls)| {
         compare(&settings, &calls);
     });
 }
@@ -997,12 +1013,13 @@ fn limits_on_batches_cut_them_where_the_models_do() {
     for policy in all.filter(|p| limits_mean_the_same(*p)) {
         let requests = select([1, 2, 3, 5].as_slice());
         let bytes = select([1, 512, 1100, 5000, 70_000].as_slice());
-        let limited = (settings(policy), requests, bytes).prop_map(|(s, requests, bytes)| Settings {
-            batch_requests_max: requests,
-            batch_bytes_max: bytes,
-            ..s
-        });
-        check(200, (limited, calls()), |(settings, calls)| {
+        let limited =
+            (settings(policy), requests, bytes).prop_map(|(s, requests, bytes)| Settings {
+                batch_requests_max: requests,
+                batch_bytes_max: bytes,
+                ..s
+            });
+        check(600, (limited, calls()), |(settings, calls)| {
             compare(&settings, &calls);
         });
     }

@@ -38,7 +38,11 @@ fn aioli_mlf_and_sjf_serve_a_file_in_offset_order_and_to_and_to_agg_do_not() {
         let mut audited = scheduler(policy);
         reads(&mut audited, 1, &[80, 0, 40]);
         let by_offset = [Aioli, Mlf, Sjf].contains(&policy);
-        let expected = if by_offset { [[1], [2], [0]] } else { [[0], [1], [2]] };
+        let expected = if by_offset {
+            [[1], [2], [0]]
+        } else {
+            [[0], [1], [2]]
+        };
         assert_eq!(served(&mut audited), expected, "{policy}");
     }
 }
@@ -195,7 +199,11 @@ fn a_better_aggregation_is_waited_for_once_and_others_are_served_meanwhile() {
         reads(&mut audited, 1, &[100]);
         reads(&mut audited, 2, &[0]);
         let until = audited.now + audited.settings().wait;
-        assert_eq!(served(&mut audited), [[4]], "{policy}: the other file goes on");
+        assert_eq!(
+            served(&mut audited),
+            [[4]],
+            "{policy}: the other file goes on"
+        );
         assert_eq!(audited.wake, Some(until));
         audited.now = until;
         assert_eq!(served(&mut audited), [[3]], "{policy}");
@@ -431,7 +439,14 @@ fn a_wait_ends_early_when_the_last_missing_request_arrives() {
 #[test]
 fn a_batch_waits_once_and_what_comes_too_late_goes_by_itself() {
     for policy in FORESIGHTED {
-        let mut scheduler = foresighted(policy, predictions());
+        // The time step is not over: they are late, and not the beginning of the next.
+        let later = Predicted {
+            file: FileId(1),
+            op: Op::Write,
+            range: Range::at(1 << 30, KIB),
+            after: Nanos::from_secs(1),
+        };
+        let mut scheduler = foresighted(policy, predictions().chain([later]));
         assert!(three_arrive(&mut scheduler, us(5)).is_err());
         assert_eq!(serve_one(&mut scheduler, us(4_005)), Ok(3), "{policy}");
         scheduler.submit(part(3), us(9_000)).unwrap();
@@ -527,24 +542,28 @@ fn a_prediction_that_is_too_early_or_of_another_size_changes_nothing() {
 #[test]
 fn with_predictions_that_never_come_true_every_decision_is_the_plain_policys() {
     for policy in FORESIGHTED {
-        check(60, (settings(Just(policy)), steps()), |(settings, steps)| {
-            let plain: Vec<Step> = steps
-                .into_iter()
-                .filter(|s| !matches!(s, Step::Foresee(_) | Step::ForgetPredictions))
-                .collect();
-            // The files of the stream, at offsets and sizes that it does not use.
-            let wrong = (0..60u64).map(|n| {
-                Step::Foresee(Predicted {
-                    file: FileId(n % 3),
-                    op: Op::ALL[n as usize / 3 % 2],
-                    range: Range::at(1 << 30 | n / 6 * 7, 7),
-                    after: Nanos(n * 1000),
-                })
-            });
-            let misled: Vec<Step> = wrong.chain(plain.clone()).collect();
-            let misled = run(settings.clone(), &misled).log;
-            assert_eq!(misled, run(settings, &plain).log);
-        });
+        check(
+            60,
+            (settings(Just(policy)), steps()),
+            |(settings, steps)| {
+                let plain: Vec<Step> = steps
+                    .into_iter()
+                    .filter(|s| !matches!(s, Step::Foresee(_) | Step::ForgetPredictions))
+                    .collect();
+                // The files of the stream, at offsets and sizes that it does not use.
+                let wrong = (0..60u64).map(|n| {
+                    Step::Foresee(Predicted {
+                        file: FileId(n % 3),
+                        op: Op::ALL[n as usize / 3 % 2],
+                        range: Range::at((1 << 30) + n / 6 * 7, 7),
+                        after: Nanos(n * 1000),
+                    })
+                });
+                let misled: Vec<Step> = wrong.chain(plain.clone()).collect();
+                let misled = run(settings.clone(), &misled).log;
+                assert_eq!(misled, run(settings, &plain).log);
+            },
+        );
     }
 }
 

@@ -99,7 +99,11 @@ fn twins_takes_over_another_node_id() {
         request.queue = QueueId(queue);
         audited.submit(request).unwrap();
     }
-    assert_eq!(audited.dispatch_all(), [[2]], "server 2 has the first window");
+    assert_eq!(
+        audited.dispatch_all(),
+        [[2]],
+        "server 2 has the first window"
+    );
 }
 
 /// Sizes of 2⁶² bytes add up to more than 64 bits, and need more steps of a quantum of one byte than 64
@@ -116,7 +120,7 @@ fn absurdly_large_requests_do_not_overflow() {
             ..Settings::new(policy)
         });
         for number in 0..80u64 {
-            let mut request = read(number % 5, number % 4 << 62, u64::MAX >> 1);
+            let mut request = read(number % 5, (number % 4) << 62, u64::MAX >> 1);
             request.queue = QueueId(number as u32 % 4);
             audited.submit(request).unwrap();
             let mut small = read(number % 5, number * 7, 1);

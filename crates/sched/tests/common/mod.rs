@@ -89,6 +89,8 @@ pub struct Audited {
     tickets: HashMap<Ticket, usize>,
     tally: Tally,
     pub log: Vec<Answer>,
+    /// Whether it must dispatch whenever a request waits that no earlier one blocks.
+    pub eager: bool,
 }
 
 impl Audited {
@@ -103,6 +105,7 @@ impl Audited {
             tickets: HashMap::new(),
             tally: Tally::default(),
             log: Vec::new(),
+            eager: false,
         }
     }
 
@@ -444,6 +447,10 @@ impl Audited {
         assert!(
             !self.in_flight.is_empty() || self.waiting().next().is_none(),
             "idle for ever while requests wait"
+        );
+        assert!(
+            !self.eager || self.waiting().all(|n| self.blocked(n)),
+            "a request is held though nothing is in its way"
         );
     }
 

@@ -53,7 +53,8 @@ pub fn run(settings: Settings, steps: &[Step]) -> Audited {
     audited
 }
 
-fn perform(audited: &mut Audited, step: &Step) {
+/// Makes one call.
+pub fn perform(audited: &mut Audited, step: &Step) {
     match step {
         // Queue ids that are out of range are part of the game: the auditor checks that they are rejected.
         Step::Submit(request) => drop(audited.submit(*request)),
@@ -151,7 +152,11 @@ pub fn settings(policy: impl Strategy<Value = PolicyKind>) -> impl Strategy<Valu
     let time = || select([1, 1_000, 900_000, 2_000_000, 1_000_000_000].as_slice());
     let quanta = (time(), amount(), any::<bool>(), amount());
     let windows = (time(), time(), any::<u32>());
-    let shares = (vec(amount(), 0..4), amount(), select([1, 2, 8, u32::MAX].as_slice()));
+    let shares = (
+        vec(amount(), 0..4),
+        amount(),
+        select([1, 2, 8, u32::MAX].as_slice()),
+    );
     let foresight = (select([0.0, 0.1, 1e6].as_slice()), time());
     (policy, general, quanta, windows, shares, foresight).prop_map(
         |(policy, general, quanta, windows, shares, foresight)| Settings {
