@@ -7,7 +7,7 @@
 use crate::arena::{Arena, NONE};
 use crate::foresight::Foresight;
 use crate::settings::PolicyKind;
-use crate::stats::Cell;
+use crate::stats::Block;
 use presagio_core::{FileId, IdHashMap, Nanos, Op, QueueId, Range, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -107,7 +107,8 @@ pub(crate) struct File {
     /// Where the last request of each operation ended.
     pub last_end: [u64; 2],
     /// The statistics cell that each operation used last, and of which queue and policy that is.
-    pub cell: [Option<Arc<Cell>>; 2],
+    pub cell: [Option<Arc<Block>>; 2],
+    pub cell_at: [u8; 2],
     pub cell_queue: [QueueId; 2],
     pub cell_policy: [PolicyKind; 2],
 }
@@ -219,6 +220,7 @@ impl Book {
             indexed: [0; 2],
             last_end: [0; 2],
             cell: [None, None],
+            cell_at: [0; 2],
             cell_queue: [QueueId(0); 2],
             cell_policy: [PolicyKind::Noop; 2],
         };

@@ -100,6 +100,9 @@ pub(crate) struct Expectation {
 #[derive(Debug)]
 pub(crate) struct Foresight {
     items: Vec<Item>,
+    /// The number of the first item: numbers of forgotten ones are not used again, since requests that
+    /// matched them may still be queued.
+    first_item: u32,
     /// The predicted requests of a file and operation, by offset, then time.
     queues: IdHashMap<(FileId, u8), Vec<u32>>,
     files: IdHashMap<FileId, FileTimes>,
@@ -159,6 +162,7 @@ impl Default for Foresight {
     fn default() -> Self {
         Foresight {
             items: Vec::new(),
+            first_item: 0,
             queues: IdHashMap::default(),
             files: IdHashMap::default(),
             groups: Vec::new(),
@@ -215,6 +219,9 @@ impl Foresight {
 
     /// Forgets all predictions.
     pub(crate) fn clear(&mut self) {
+        let next = self.first_item + self.items.len() as u32;
+        // Begins again long before the names of nothing.
+        self.first_item = if next < WAITED / 2 { next } else { 0 };
         self.items.clear();
         self.queues.clear();
         self.files.clear();
@@ -249,12 +256,16 @@ impl Foresight {
         if let Some(times) = self.files.get_mut(&request.file) {
             times.first = Some(first);
         }
-        item
+        match item {
+            NONE => NONE,
+            item => self.first_item + item,
+        }
     }
 
     /// The aggregation that a predicted request belongs to, or NONE.
     pub(crate) fn group_of(&self, item: u32) -> u32 {
-        self.items.get(item as usize).map_or(NONE, |i| i.group)
+        let at = item.wrapping_sub(self.first_item);
+        self.items.get(at as usize).map_or(NONE, |i| i.group)
     }
 
     /// Whether the selected batch should wait for a larger predicted aggregation, and until when.
@@ -377,7 +388,7 @@ impl Foresight {
             rank[item as usize] = at;
             served_before.push(served);
             let p = &self.items[item as usize].predicted;
-            served += self.service_time.of(p.op, p.range.len()).0;
+            served = served.saturating_add(self.service_time.of(p.op, p.range.len()).0);
         }
         served_before.push(served);
         let (mut waited, mut overlapped) = (0u64, 0u64);
@@ -392,8 +403,8 @@ impl Foresight {
                 .abs_diff(predicted.after.0);
             let (a, b) = (rank[item], rank[next as usize]);
             let between = served_before[a.max(b)] - served_before[(a.min(b) + 1).min(a.max(b))];
-            waited += apart;
-            overlapped += between.min(apart);
+            waited = waited.saturating_add(apart);
+            overlapped = overlapped.saturating_add(between.min(apart));
         }
         overlapped as f64 / waited.max(1) as f64
     }
@@ -445,7 +456,7 @@ impl Foresight {
             group.requests += 1;
             group.first = group.first.min(p.after);
             group.last = group.last.max(p.after);
-            bytes += p.range.len();
+            bytes = bytes.saturating_add(p.range.len());
             last = p;
         }
         self.groups.push(group);

@@ -40,7 +40,7 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    /// Adds a queued request to its queue; whether there may be one that follows it without a gap.
+    /// Enters a queued request; whether there may be one that follows it without a gap.
     pub(crate) fn insert(&mut self, book: &mut Book, arrival: Arrival) -> bool {
         let Arrival {
             slot,
@@ -58,11 +58,19 @@ impl Offsets {
 
     /// Takes a request out of its queue.
     pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
+        let removed = self.remove_if_there(book, slot);
+        debug_assert!(removed, "request {slot} is not in its queue");
+    }
+
+    /// Takes a request out of its queue, if it was entered; whether it was.
+    pub(crate) fn remove_if_there(&mut self, book: &mut Book, slot: Slot) -> bool {
         let entry = &book.entries[slot];
         let (queue, start) = (entry.home, entry.range().start());
         let removed = self.queues.remove(queue, Key::new(start, slot));
-        debug_assert!(removed, "request {slot} is not in queue {queue}");
-        book.count_indexed(queue, -1);
+        if removed {
+            book.count_indexed(queue, -1);
+        }
+        removed
     }
 
     /// Adds to `found` the requests of this operation that overlap `range`.
@@ -174,6 +182,9 @@ impl Offsets {
         out: &mut Vec<Slot>,
     ) {
         out.push(slot);
+        if limits.requests == 1 {
+            return;
+        }
         let range = book.entries[slot].range();
         let place = self.queues.seek(queue, Key::new(range.start(), slot));
         let next = self.queues.at(self.queues.forward(place));

@@ -48,6 +48,15 @@ impl Overdue {
         }
     }
 
+    /// Adopts all that remain to be adopted; whether there were any.
+    pub(crate) fn adopt_rest(&mut self, book: &Book) -> bool {
+        let any = !self.adopt.is_empty();
+        while !self.adopt.is_empty() {
+            self.adopt_some(book);
+        }
+        any
+    }
+
     /// The queued request that has waited longest, and its arrival.
     pub(crate) fn oldest(&mut self, book: &Book) -> Option<Waiting> {
         self.adopt_some(book);

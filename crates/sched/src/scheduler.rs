@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::overdue::Overdue;
 use crate::policy::{self, Choice, Policy};
 use crate::settings::{PolicyKind, Settings, SettingsError};
-use crate::stats::{Cell, CellKey, Counters, Statistics};
+use crate::stats::{Block, CellKey, Counters, Statistics};
 use presagio_core::{Nanos, Op, QueueId, Request};
 use std::sync::Arc;
 
@@ -78,19 +78,15 @@ pub struct Scheduler {
 struct Lane {
     kind: PolicyKind,
     policy: Box<dyn Policy>,
-    /// Whether the policy has an index by offset.
-    indexed: bool,
     /// Batches of this lane that are in flight.
     batches: usize,
 }
 
 impl Lane {
     fn new(settings: &Settings) -> Lane {
-        let mut policy = policy::build(settings);
         Lane {
             kind: settings.policy,
-            indexed: policy.offsets().is_some(),
-            policy,
+            policy: policy::build(settings),
             batches: 0,
         }
     }
@@ -196,6 +192,10 @@ impl Scheduler {
                 Choice::Idle => {}
             }
         }
+        if self.overdue.adopt_rest(&self.book) {
+            // There is nothing else to do, and one of them may be due before anything that we know of.
+            return self.next(now);
+        }
         match overdue.map_or(wait, |o| o.0.min(wait)) {
             Nanos::MAX => Next::Idle,
             // A policy whose moment has come and still chose nothing would be asked again at once.
@@ -223,7 +223,8 @@ impl Scheduler {
             lane.batches -= 1;
             lane.policy.served();
         }
-        self.cell_of(slot, kind).finished(now.since(since));
+        let (cell, at) = self.cell_of(slot, kind);
+        cell.finished(at, now.since(since));
         self.in_flight -= 1;
         self.leave(slot, now);
         true
@@ -240,7 +241,8 @@ impl Scheduler {
         if entry.state == State::Held {
             // Those behind it wait for it to have had its turn, since it took the range over from others.
             entry.state = State::Ghost;
-            self.cell_of(slot, self.settings.policy).cancelled();
+            let (cell, at) = self.cell_of(slot, self.settings.policy);
+            cell.cancelled(at);
             return Some(request);
         }
         let lane = self.lane_of(slot);
@@ -248,7 +250,8 @@ impl Scheduler {
         let kind = *kind;
         policy.remove(&mut self.book, slot);
         self.free_to_go -= 1;
-        self.cell_of(slot, kind).cancelled();
+        let (cell, at) = self.cell_of(slot, kind);
+        cell.cancelled(at);
         self.leave(slot, now);
         Some(request)
     }
@@ -332,8 +335,8 @@ impl Scheduler {
         let entry = &mut self.book.entries[arrival.slot];
         entry.state = State::Queued;
         entry.lane = lane.kind;
-        lane.policy.push(&mut self.book, arrival, now);
-        if !lane.indexed {
+        let indexed = lane.policy.push(&mut self.book, arrival, now);
+        if !indexed {
             self.guard.list(&mut self.book, arrival.slot);
         }
         self.free_to_go += 1;
@@ -419,8 +422,8 @@ impl Scheduler {
         self.free_to_go -= requests;
         self.in_flight += requests;
         let bytes = parts.range().len();
-        self.cell_of(chosen[0], kind)
-            .dispatched_batch(requests as u64, bytes);
+        let (cell, at) = self.cell_of(chosen[0], kind);
+        cell.dispatched_batch(at, requests as u64, bytes);
         if !self.book.foresight.is_empty() {
             self.book.foresight.dispatched(parts.op(), bytes);
         }
@@ -435,8 +438,8 @@ impl Scheduler {
         entry.state = State::InFlight;
         entry.tag = batch;
         let (request, generation) = (entry.request, entry.generation);
-        self.cell_of(slot, kind)
-            .dispatched(now.since(request.arrival));
+        let (cell, at) = self.cell_of(slot, kind);
+        cell.dispatched(at, now.since(request.arrival));
         Part {
             ticket: Ticket { slot, generation },
             request,
@@ -448,18 +451,18 @@ impl Scheduler {
         let last_end = &mut self.book.file(file).last_end[request.op.index()];
         let distance = request.range.start().abs_diff(*last_end);
         *last_end = request.range.end();
-        self.cell(file, request.op, request.queue, kind)
-            .arrived(request.range.len(), distance);
+        let (cell, at) = self.cell(file, request.op, request.queue, kind);
+        cell.arrived(at, request.range.len(), distance);
     }
 
-    fn cell_of(&mut self, slot: Slot, kind: PolicyKind) -> &Cell {
+    fn cell_of(&mut self, slot: Slot, kind: PolicyKind) -> (&Block, u8) {
         let entry = &self.book.entries[slot];
         let (file, op, queue) = (entry.home / 2, entry.request.op, entry.request.queue);
         self.cell(file, op, queue, kind)
     }
 
     /// The statistics cell of a file; most requests use the one that the last request used.
-    fn cell(&mut self, file: u32, op: Op, queue: QueueId, policy: PolicyKind) -> &Cell {
+    fn cell(&mut self, file: u32, op: Op, queue: QueueId, policy: PolicyKind) -> (&Block, u8) {
         let at = op.index();
         let file = self.book.file(file);
         let same = (file.cell_queue[at], file.cell_policy[at]) == (queue, policy);
@@ -470,9 +473,11 @@ impl Scheduler {
                 queue,
                 policy,
             };
-            file.cell[at] = Some(self.counters.cell(key));
+            let cell = self.counters.cell(key);
+            (file.cell[at], file.cell_at[at]) = (Some(cell.block), cell.at);
             (file.cell_queue[at], file.cell_policy[at]) = (queue, policy);
         }
-        file.cell[at].as_ref().expect("set above")
+        let cell = file.cell[at].as_ref().expect("set above");
+        (cell, file.cell_at[at])
     }
 }

@@ -145,6 +145,9 @@ impl Settings {
     /// The largest `batch_requests_max`: Linux's limit for one `preadv` or `pwritev` (IOV_MAX).
     pub const BATCH_REQUESTS_MAX: u32 = 1024;
 
+    /// The largest `queues`: something is kept for each.
+    pub const QUEUES_MAX: u32 = 1 << 20;
+
     /// The defaults for `policy`: guard on, no starvation bound, AGIOS's values for its parameters.
     pub fn new(policy: PolicyKind) -> Settings {
         Settings {
@@ -179,7 +182,9 @@ impl Settings {
             return Err(SettingsError::BatchRequests(self.batch_requests_max));
         }
         nonzero("batch_bytes_max", self.batch_bytes_max)?;
-        nonzero("queues", self.queues.into())?;
+        if !(1..=Settings::QUEUES_MAX).contains(&self.queues) {
+            return Err(SettingsError::Queues(self.queues));
+        }
         nonzero("aioli_quantum", self.aioli_quantum)?;
         nonzero("mlf_quantum", self.mlf_quantum)?;
         nonzero("sw_window", self.sw_window.0)?;
@@ -209,6 +214,9 @@ pub enum SettingsError {
     /// A batch must hold at least one request and no more than a vectored call takes.
     #[error("batch_requests_max is {0}: it must be from 1 to 1024 (what one vectored call takes)")]
     BatchRequests(u32),
+    /// There must be a queue, and not more than can be kept.
+    #[error("queues is {0}: it must be from 1 to 1048576")]
+    Queues(u32),
     /// A queue of weight zero would never be served.
     #[error("the weight of queue {queue} is 0: it must be at least 1")]
     ZeroWeight {

@@ -61,7 +61,7 @@ const CELLS_MAX: usize = 1 << 14;
 /// The statistics of a scheduler. Shared: clone the `Arc`.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    cells: RwLock<Vec<(CellKey, Arc<Cell>)>>,
+    cells: RwLock<Vec<(CellKey, Cell)>>,
 }
 
 impl Statistics {
@@ -93,7 +93,10 @@ impl Statistics {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     shared: Arc<Statistics>,
-    cells: IdHashMap<CellKey, Arc<Cell>>,
+    cells: IdHashMap<CellKey, Cell>,
+    /// Cells of the last block that are taken.
+    taken: usize,
+    last: Option<Arc<Block>>,
 }
 
 impl Counters {
@@ -102,7 +105,7 @@ impl Counters {
     }
 
     /// The cell for `key`.
-    pub(crate) fn cell(&mut self, mut key: CellKey) -> Arc<Cell> {
+    pub(crate) fn cell(&mut self, mut key: CellKey) -> Cell {
         if let Some(cell) = self.cells.get(&key) {
             return cell.clone();
         }
@@ -110,20 +113,52 @@ impl Counters {
             key.file = None;
             return self.cell(key);
         }
-        let cell = Arc::new(Cell::default());
+        let cell = self.new_cell();
         self.cells.insert(key, cell.clone());
         let mut shared = self.shared.cells.write().unwrap_or_else(|e| e.into_inner());
         shared.push((key, cell.clone()));
         cell
     }
+
+    fn new_cell(&mut self) -> Cell {
+        let room = self.last.take().filter(|_| self.taken < BLOCK);
+        if room.is_none() {
+            self.taken = 0;
+        }
+        let block = room.unwrap_or_default();
+        self.last = Some(block.clone());
+        self.taken += 1;
+        let at = self.taken as u8 - 1;
+        Cell { block, at }
+    }
 }
 
-/// What most arrivals touch is in the first cache line.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
+/// Cells per block.
+const BLOCK: usize = 32;
+
+/// One cell, in a block that it shares with others.
+#[derive(Clone, Debug)]
 pub(crate) struct Cell {
+    pub block: Arc<Block>,
+    pub at: u8,
+}
+
+/// Cells side by side: what most arrivals touch is one cache line per cell, next to its neighbours'.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    hot: [HotCell; BLOCK],
+    cold: [ColdCell; BLOCK],
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct HotCell {
     sizes: Recent,
     distances: Recent,
+}
+
+#[derive(Debug, Default)]
+struct ColdCell {
     size_buckets: Buckets,
     distance_buckets: Buckets,
     cancelled: AtomicU64,
@@ -139,45 +174,53 @@ struct ServiceCell {
     time_in_service: Counted,
 }
 
-impl Cell {
-    pub(crate) fn arrived(&self, size: u64, distance: u64) {
-        self.sizes.record(size, &self.size_buckets);
-        self.distances.record(distance, &self.distance_buckets);
+impl Block {
+    #[inline]
+    pub(crate) fn arrived(&self, at: u8, size: u64, distance: u64) {
+        let at = at as usize % BLOCK;
+        let (hot, cold) = (&self.hot[at], &self.cold[at]);
+        hot.sizes.record(size, &cold.size_buckets);
+        hot.distances.record(distance, &cold.distance_buckets);
     }
 
-    pub(crate) fn dispatched_batch(&self, requests: u64, bytes: u64) {
-        let service = self.service();
+    pub(crate) fn dispatched_batch(&self, at: u8, requests: u64, bytes: u64) {
+        let service = self.service(at);
         service.batch_requests.record(requests);
         service.batch_bytes.record(bytes);
     }
 
-    pub(crate) fn dispatched(&self, waited: Nanos) {
-        self.service().time_in_queue.record(waited.0);
+    pub(crate) fn dispatched(&self, at: u8, waited: Nanos) {
+        self.service(at).time_in_queue.record(waited.0);
     }
 
-    pub(crate) fn finished(&self, took: Nanos) {
-        self.service().time_in_service.record(took.0);
+    pub(crate) fn finished(&self, at: u8, took: Nanos) {
+        self.service(at).time_in_service.record(took.0);
     }
 
-    pub(crate) fn cancelled(&self) {
-        add(&self.cancelled, 1);
+    pub(crate) fn cancelled(&self, at: u8) {
+        add(&self.cold[at as usize % BLOCK].cancelled, 1);
     }
 
-    fn service(&self) -> &ServiceCell {
-        self.service.get_or_init(Box::default)
+    fn service(&self, at: u8) -> &ServiceCell {
+        let cell = &self.cold[at as usize % BLOCK];
+        cell.service.get_or_init(Box::default)
     }
+}
 
+impl Cell {
     fn figures(&self) -> Figures {
+        let at = self.at as usize;
+        let (hot, cold) = (&self.block.hot[at], &self.block.cold[at]);
         let empty = ServiceCell::default();
-        let service = self.service.get().map_or(&empty, |s| s);
+        let service = cold.service.get().map_or(&empty, |s| s);
         Figures {
-            sizes: self.sizes.read(&self.size_buckets),
-            distances: self.distances.read(&self.distance_buckets),
+            sizes: hot.sizes.read(&cold.size_buckets),
+            distances: hot.distances.read(&cold.distance_buckets),
             batch_requests: service.batch_requests.read(),
             batch_bytes: service.batch_bytes.read(),
             time_in_queue: service.time_in_queue.read(),
             time_in_service: service.time_in_service.read(),
-            cancelled: self.cancelled.load(Relaxed),
+            cancelled: cold.cancelled.load(Relaxed),
         }
     }
 }

@@ -9,8 +9,12 @@
 
 use crate::arena::{Arena, NONE};
 
-/// Entries per leaf, children per inner node.
+/// Entries per leaf.
 const WIDTH: usize = 32;
+
+/// Children per inner node. More than entries per leaf, because inner nodes are searched often and seldom
+/// change.
+const FAN: usize = 64;
 
 /// More levels than 2^32 entries can need.
 const HEIGHT_MAX: usize = 12;
@@ -68,11 +72,11 @@ struct Leaf {
 /// The first is not used: the first child takes everything below the second key.
 #[derive(Clone, Debug)]
 struct Inner {
-    offsets: [u64; WIDTH],
+    offsets: [u64; FAN],
     /// The greatest end below each child.
-    ends: [u64; WIDTH],
-    names: [u32; WIDTH],
-    children: [u32; WIDTH],
+    ends: [u64; FAN],
+    names: [u32; FAN],
+    children: [u32; FAN],
     len: u32,
 }
 
@@ -411,12 +415,12 @@ impl Forest {
         let inner = &mut self.inners[node];
         inner.ends[child as usize] = left_greatest;
         let at = child as usize + 1;
-        if (inner.len as usize) < WIDTH {
+        if (inner.len as usize) < FAN {
             inner.insert(at, bound, new, new_greatest);
             let greatest = inner.greatest();
             return self.note_greatest(level - 1, greatest);
         }
-        let cut = if at == WIDTH { WIDTH - 1 } else { WIDTH / 2 };
+        let cut = if at == FAN { FAN - 1 } else { FAN / 2 };
         let mut right = inner.split_off(cut);
         let right_bound = right.key(0);
         if at <= cut {
@@ -615,10 +619,10 @@ impl Leaf {
 impl Inner {
     fn empty() -> Inner {
         Inner {
-            offsets: [0; WIDTH],
-            ends: [0; WIDTH],
-            names: [0; WIDTH],
-            children: [NONE; WIDTH],
+            offsets: [0; FAN],
+            ends: [0; FAN],
+            names: [0; FAN],
+            children: [NONE; FAN],
             len: 0,
         }
     }
@@ -630,7 +634,7 @@ impl Inner {
     /// The child that has, or would have, `key`.
     #[inline]
     fn child(&self, key: Key) -> usize {
-        let len = (self.len as usize).clamp(1, WIDTH);
+        let len = (self.len as usize).clamp(1, FAN);
         let (offsets, names) = (&self.offsets[1..len], &self.names[1..len]);
         let at = offsets.partition_point(|o| *o < key.offset);
         let ties = offsets[at..].iter().zip(&names[at..]);

@@ -465,6 +465,20 @@ fn a_wait_that_has_brought_some_of_the_missing_requests_is_not_repeated() {
     }
 }
 
+/// Eq. 4.3 alone would let the rest wait again: it has not waited as long as the whole takes to arrive.
+#[test]
+fn a_batch_whose_oldest_request_is_cancelled_while_it_waits_does_not_wait_again() {
+    for policy in FORESIGHTED {
+        let mut scheduler = foresighted(policy, predictions());
+        let oldest = scheduler.submit(part(0), us(5)).unwrap();
+        scheduler.submit(part(1), us(1_005)).unwrap();
+        scheduler.submit(part(2), us(2_005)).unwrap();
+        assert_eq!(scheduler.next(us(2_005)), Next::WaitUntil(us(4_005)));
+        assert!(scheduler.cancel(oldest, us(2_500)).is_some());
+        assert_eq!(serve_one(&mut scheduler, us(4_005)), Ok(2), "{policy}");
+    }
+}
+
 #[test]
 fn others_are_served_during_a_wait() {
     for policy in FORESIGHTED {

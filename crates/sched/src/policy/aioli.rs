@@ -128,12 +128,13 @@ impl Aioli {
 }
 
 impl Policy for Aioli {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
         let Arrival { slot, home, .. } = arrival;
         let changed = self.queues.push(book, arrival, self.step);
         if self.queues.waits.arrived(book, home, slot, now) || changed {
             self.place(home);
         }
+        true
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {

@@ -77,7 +77,7 @@ impl Hbrr {
 }
 
 impl Policy for Hbrr {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
         let home = arrival.home;
         self.offsets.insert(book, arrival);
         self.len += 1;
@@ -86,6 +86,7 @@ impl Policy for Hbrr {
         if *requests == 1 {
             self.move_back(home);
         }
+        true
     }
 
     fn next(&mut self, book: &mut Book, _now: Nanos, out: &mut Vec<Slot>) -> Choice {

@@ -43,13 +43,14 @@ impl Mlf {
 }
 
 impl Policy for Mlf {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
         let Arrival { slot, home, .. } = arrival;
         let step = self.turns.last_visit(home);
         let changed = self.queues.push(book, arrival, step);
         if self.queues.waits.arrived(book, home, slot, now) || changed {
             self.place(home);
         }
+        true
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {

@@ -36,8 +36,8 @@ pub(crate) enum Choice {
 
 /// A scheduling policy. `out` is always empty when passed in, and receives slots in offset order.
 pub(crate) trait Policy: Debug + Send {
-    /// Takes a request that is free to go.
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos);
+    /// Takes a request that is free to go; whether it has entered it in its index by offset.
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool;
 
     /// Chooses what to dispatch, and removes it from its queues.
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice;
@@ -62,7 +62,7 @@ pub(crate) trait Policy: Debug + Send {
     /// The numbers of this file were another's before: forget what was learned of that one.
     fn forget(&mut self, _home: u32) {}
 
-    /// Its index by offset, which the guard looks into; a policy without one has its requests listed there.
+    /// Its index by offset, if it has one, for the guard to look into.
     fn offsets(&mut self) -> Option<&mut Offsets> {
         None
     }
@@ -85,6 +85,10 @@ pub(crate) fn build(settings: &Settings) -> Box<dyn Policy> {
         PolicyKind::Hbrr => Box::new(hbrr::Hbrr::new(settings)),
     }
 }
+
+/// Quanta and credits count no more bytes than this (1 TiB) for one request or batch: an absurd length must
+/// not take an absurd number of steps, of which there are 2⁶⁴.
+const BYTES_COUNTED_MAX: u64 = 1 << 40;
 
 /// The element `index` of a list that grows on demand.
 fn at_mut<T: Default>(list: &mut Vec<T>, index: u32) -> &mut T {

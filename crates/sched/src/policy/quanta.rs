@@ -14,9 +14,9 @@
 //! The lowest few virtual requests of a queue are kept as they grow, join and are preceded by new ones, so
 //! that the front is at hand at every selection; further ones are put together when they come to the front.
 
-use super::at_mut;
 use super::waits::Waits;
-use crate::book::{Arrival, Book, Slot};
+use super::{BYTES_COUNTED_MAX, at_mut};
+use crate::book::{Arrival, Book, Slot, State};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::Nanos;
@@ -56,10 +56,12 @@ struct Queue {
     shift: Option<u64>,
 }
 
-/// The virtual request at the lowest offset of a queue.
+/// A virtual request as it was put together. Where requests overlap, another may have taken a part of it
+/// since; what leaves is put together anew, see [`QuantaQueues::collect_front`].
 #[derive(Clone, Debug)]
 struct Front {
     first: Slot,
+    first_seq: u64,
     start: u64,
     end: u64,
     requests: u32,
@@ -188,7 +190,7 @@ impl QuantaQueues {
         let Some(front) = queue.fronts.last() else {
             return u64::MAX;
         };
-        let lacking = (front.end - front.start).saturating_sub(front.quantum(queue.given));
+        let lacking = front.bytes().saturating_sub(front.quantum(queue.given));
         let growth = queue.growth.saturating_mul(front.requests.into());
         // The division is for the few that need more than one step.
         if lacking <= growth {
@@ -245,7 +247,7 @@ impl QuantaQueues {
         step: u64,
         out: &mut Vec<Slot>,
     ) -> Given {
-        self.collect_front(book, home, out);
+        let front = self.collect_front(book, home, out);
         for &slot in out.iter() {
             self.offsets.remove(book, slot);
         }
@@ -253,12 +255,13 @@ impl QuantaQueues {
         let queue = &mut self.queues[home as usize];
         queue.count_to(step);
         queue.requests -= out.len() as u32;
-        let front = queue
-            .fronts
-            .pop()
-            .expect("a queue with a front was selected");
+        let kept = queue.fronts.pop();
+        if kept.is_some_and(|kept| kept.end != front.end) {
+            // Less has left than it promised: what remains comes before the others.
+            queue.fronts.clear();
+        }
         queue.remember(&front);
-        let bytes = front.end - front.start;
+        let bytes = front.bytes();
         let left = front.quantum(queue.given).saturating_sub(bytes);
         self.find_front(book, home);
         Given {
@@ -271,7 +274,7 @@ impl QuantaQueues {
     /// Whether the front continues at `end` and fits into `bytes`.
     pub(crate) fn continues(&self, home: u32, end: u64, bytes: u64) -> bool {
         let front = self.queues.get(home as usize).and_then(|q| q.fronts.last());
-        front.is_some_and(|f| f.start == end && f.end - f.start <= bytes)
+        front.is_some_and(|f| f.start == end && f.bytes() <= bytes)
     }
 
     /// Adapts the growth of a queue's quanta to the bytes it used in its turn: twice the growth if it used
@@ -296,17 +299,31 @@ impl QuantaQueues {
         }
     }
 
-    fn collect_front(&mut self, book: &Book, home: u32, out: &mut Vec<Slot>) {
-        let front = self.queues[home as usize].fronts.last();
-        let front = front.expect("a queue with a front was selected");
+    /// Collects the requests of the front into `out` and returns it as they really are.
+    fn collect_front(&mut self, book: &Book, home: u32, out: &mut Vec<Slot>) -> Front {
+        if !self.front(home).is_there(book) {
+            self.queues[home as usize].fronts.clear();
+            self.find_front(book, home);
+        }
+        let front = self.front(home);
         let limits = Limits {
-            requests: front.requests as usize,
-            bytes: u64::MAX,
+            requests: self.limits.requests.min(front.requests as usize),
+            bytes: self.limits.bytes,
         };
         let first = front.first;
         self.offsets
             .run_from(book, home, first, limits, |_| true, out);
-        debug_assert_eq!(out.len(), limits.requests);
+        let mut real = Front::of(book, first);
+        for &next in &out[1..] {
+            let joined = real.append(&Front::of(book, next), self.limits);
+            debug_assert!(joined, "a run is within the limits");
+        }
+        real
+    }
+
+    fn front(&self, home: u32) -> &Front {
+        let front = self.queues[home as usize].fronts.last();
+        front.expect("a queue with requests has a front")
     }
 
     /// After a front has left: if none is known, the lowest offset is looked up and what follows it added.
@@ -441,12 +458,23 @@ impl Front {
     fn new(arrival: Arrival, base: u64) -> Front {
         Front {
             first: arrival.slot,
+            first_seq: arrival.seq,
             start: arrival.range.start(),
             end: arrival.range.end(),
             requests: 1,
             bases: base,
             oldest: arrival.seq,
         }
+    }
+
+    /// Whether its first request is still queued.
+    fn is_there(&self, book: &Book) -> bool {
+        let first = &book.entries[self.first];
+        first.seq == self.first_seq && first.state == State::Queued
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.end - self.start).min(BYTES_COUNTED_MAX)
     }
 
     fn quantum(&self, given: u64) -> u64 {

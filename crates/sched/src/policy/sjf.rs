@@ -18,7 +18,7 @@ pub(crate) struct Sjf {
     offsets: Offsets,
     queues: Vec<Queue>,
     /// The queues that can be served, by their bytes or fewer.
-    shortest: KeyedHeap<u64>,
+    shortest: KeyedHeap<u128>,
     /// The queues that are held back because foresight expects more.
     waits: Waits,
     limits: Limits,
@@ -27,7 +27,8 @@ pub(crate) struct Sjf {
 
 #[derive(Debug, Default)]
 struct Queue {
-    bytes: u64,
+    /// Wide, because a single request may be of almost 2⁶⁴ bytes.
+    bytes: u128,
     requests: u32,
 }
 
@@ -59,7 +60,7 @@ impl Sjf {
             let (home, len) = (book.entries[slot].home, book.entries[slot].range().len());
             self.offsets.remove(book, slot);
             let queue = &mut self.queues[home as usize];
-            queue.bytes -= len;
+            queue.bytes -= u128::from(len);
             queue.requests -= 1;
             self.len -= 1;
         }
@@ -70,19 +71,20 @@ impl Sjf {
 }
 
 impl Policy for Sjf {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
         let Arrival {
             slot, home, range, ..
         } = arrival;
         self.offsets.insert(book, arrival);
         let queue = at_mut(&mut self.queues, home);
-        queue.bytes += range.len();
+        queue.bytes += u128::from(range.len());
         queue.requests += 1;
         let first = queue.requests == 1;
         self.len += 1;
         if self.waits.arrived(book, home, slot, now) || first {
             self.place(home);
         }
+        true
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {

@@ -40,7 +40,7 @@ impl Sw {
 
     fn remove_all(&mut self, book: &mut Book, slots: &[Slot]) {
         for &slot in slots {
-            self.offsets.remove(book, slot);
+            self.offsets.remove_if_there(book, slot);
             let group = book.entries[slot].tag;
             self.groups[group].remove(book, slot);
             self.len -= 1;
@@ -70,19 +70,24 @@ impl Sw {
 }
 
 impl Policy for Sw {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
-        let entry = &book.entries[slot];
-        let window = Nanos(entry.request.arrival.0 / self.window.0 * self.window.0);
+        let request = &book.entries[slot].request;
+        let window = Nanos(request.arrival.0 / self.window.0 * self.window.0);
         let groups = &mut self.groups;
         let group = *self
             .order
-            .entry((window, entry.request.app))
+            .entry((window, request.app))
             .or_insert_with(|| groups.insert(Fifo::default()));
-        self.offsets.insert(book, arrival);
         book.entries[slot].tag = group;
         self.groups[group].push(book, slot);
         self.len += 1;
+        // Alone it leaves anyway: no need to know its neighbours.
+        let indexed = self.limits.requests > 1;
+        if indexed {
+            self.offsets.insert(book, arrival);
+        }
+        indexed
     }
 
     fn next(&mut self, book: &mut Book, _now: Nanos, out: &mut Vec<Slot>) -> Choice {

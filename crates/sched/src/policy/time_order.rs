@@ -16,9 +16,10 @@ pub(crate) struct TimeOrder {
 }
 
 impl Policy for TimeOrder {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
         self.queue.push(book, arrival.slot);
         self.len += 1;
+        false
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {

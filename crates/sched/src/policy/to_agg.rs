@@ -65,7 +65,7 @@ impl ToAgg {
 }
 
 impl Policy for ToAgg {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
         let Arrival { slot, home, .. } = arrival;
         self.offsets.insert(book, arrival);
         let arrivals = at_mut(&mut self.arrivals, home);
@@ -75,6 +75,7 @@ impl Policy for ToAgg {
         if first || self.waits.arrived(book, home, slot, now) {
             self.place(book, home);
         }
+        true
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {

@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn a_queue_that_needs_three_visits_is_served_every_third_cycle() {
         let mut turns = Turns::default();
-        (turns.serve_after(0, 1), turns.serve_after(1, 3));
+        turns.serve_after(0, 1);
+        turns.serve_after(1, 3);
         let order: Vec<u32> = (0..8)
             .map(|_| {
                 let queue = turns.advance().unwrap();
@@ -79,7 +80,8 @@ mod tests {
     #[test]
     fn a_newcomer_behind_the_position_waits_for_the_next_cycle() {
         let mut turns = Turns::default();
-        (turns.serve_after(1, 1), turns.serve_after(2, 1));
+        turns.serve_after(1, 1);
+        turns.serve_after(2, 1);
         assert_eq!(turns.advance(), Some(1));
         turns.serve_after(1, 1);
         turns.serve_after(0, 1);

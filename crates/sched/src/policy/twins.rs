@@ -19,7 +19,9 @@ pub(crate) struct Twins {
     queues: Vec<Fifo>,
     /// The server whose turn it is.
     server: u32,
+    /// As configured. There are more for a while if requests of others are still queued.
     servers: u32,
+    node: u32,
     window: Nanos,
     /// When the current window started; none before the first request.
     since: Option<Nanos>,
@@ -32,10 +34,20 @@ impl Twins {
             queues: Vec::new(),
             server: settings.twins_node % settings.queues,
             servers: settings.queues,
+            node: settings.twins_node,
             window: settings.twins_window,
             since: None,
             len: 0,
         }
+    }
+
+    fn servers_now(&mut self) -> u32 {
+        while self.queues.len() > self.servers as usize
+            && self.queues.last().is_some_and(Fifo::is_empty)
+        {
+            self.queues.pop();
+        }
+        self.servers.max(self.queues.len() as u32)
     }
 
     /// Starts the first window, or moves on to the next server if the current window is over.
@@ -43,7 +55,7 @@ impl Twins {
         match self.since {
             None => self.since = Some(now),
             Some(since) if now.since(since) >= self.window => {
-                self.server = (self.server + 1) % self.servers;
+                self.server = (self.server + 1) % self.servers_now();
                 self.since = Some(now);
             }
             Some(_) => {}
@@ -52,11 +64,12 @@ impl Twins {
 }
 
 impl Policy for Twins {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let server = book.entries[slot].request.queue.0;
         at_mut(&mut self.queues, server).push(book, slot);
         self.len += 1;
+        false
     }
 
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice {
@@ -86,10 +99,10 @@ impl Policy for Twins {
 
     fn configure(&mut self, _book: &Book, settings: &Settings) {
         self.window = settings.twins_window;
-        if settings.queues != self.servers {
-            // Requests of queues that are out of range now are still to be served.
-            self.servers = settings.queues.max(self.queues.len() as u32);
-            self.server = settings.twins_node % self.servers;
+        if (settings.queues, settings.twins_node) != (self.servers, self.node) {
+            (self.servers, self.node) = (settings.queues, settings.twins_node);
+            self.server = self.node % self.servers;
+            self.since = None;
         }
     }
 

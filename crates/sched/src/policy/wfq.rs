@@ -6,7 +6,7 @@
 //! pays that back with its next turns. [`super::turns`] skips the turns in which nothing fits.
 
 use super::turns::Turns;
-use super::{Choice, Policy, at_mut};
+use super::{BYTES_COUNTED_MAX, Choice, Policy, at_mut};
 use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
@@ -75,7 +75,7 @@ impl Wfq {
     fn lacking(&self, book: &Book, id: u32) -> Option<i128> {
         let queue = &self.queues[id as usize];
         let head = queue.fifo.head()?;
-        Some(i128::from(book.entries[head].range().len()) - queue.credit)
+        Some(bytes_of(book, head) - queue.credit)
     }
 
     /// Puts a queue, whose credit is counted, where it belongs.
@@ -122,18 +122,23 @@ impl Wfq {
 
     fn unlink(&mut self, book: &mut Book, slot: Slot) -> i128 {
         let id = book.entries[slot].request.queue.0;
-        self.offsets.remove(book, slot);
+        self.offsets.remove_if_there(book, slot);
         self.queues[id as usize].fifo.remove(book, slot);
         self.len -= 1;
-        book.entries[slot].range().len().into()
+        bytes_of(book, slot)
     }
 }
 
+/// The bytes that a request is charged.
+fn bytes_of(book: &Book, slot: Slot) -> i128 {
+    let bytes = book.entries[slot].range().len();
+    bytes.min(BYTES_COUNTED_MAX).into()
+}
+
 impl Policy for Wfq {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) {
+    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let id = book.entries[slot].request.queue.0;
-        self.offsets.insert(book, arrival);
         let first = at_mut(&mut self.queues, id).fifo.is_empty();
         self.count(id);
         self.queues[id as usize].fifo.push(book, slot);
@@ -141,6 +146,12 @@ impl Policy for Wfq {
         if first {
             self.place(book, id);
         }
+        // Alone it leaves anyway: no need to know its neighbours.
+        let indexed = self.limits.requests > 1;
+        if indexed {
+            self.offsets.insert(book, arrival);
+        }
+        indexed
     }
 
     fn next(&mut self, book: &mut Book, _now: Nanos, out: &mut Vec<Slot>) -> Choice {

@@ -150,7 +150,8 @@ pub fn settings(policy: impl Strategy<Value = PolicyKind>) -> impl Strategy<Valu
     let general = (requests, bytes, any::<bool>(), bound, 1..6u32);
     let amount = || select([1, 100, 1024, 65_536, u64::MAX].as_slice());
     let time = || select([1, 1_000, 900_000, 2_000_000, 1_000_000_000].as_slice());
-    let quanta = (time(), amount(), any::<bool>(), amount());
+    let wait = select([0, 1, 1_000, 900_000, 1_000_000_000].as_slice());
+    let quanta = (wait, amount(), any::<bool>(), amount());
     let windows = (time(), time(), any::<u32>());
     let shares = (
         vec(amount(), 0..4),
