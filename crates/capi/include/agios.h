@@ -32,20 +32,39 @@
  *         mlf_quantum = 8192                  bytes
  *         SW_window = 1000                    ms
  *         twins_window = 1000                 microseconds
- *         wfq_conf = "weights.txt"            a weight (bytes per turn) for each queue; needed by WFQ only
+ *         wfq_conf = "weights.txt"            a weight (bytes per turn) for each queue; needed by WFQ only;
+ *                                             from the current directory, else beside this configuration
  *
  *         ordering_guard = false              not in AGIOS: never reorder overlapping reads and writes
  *         starvation_bound = 0                not in AGIOS: ms that a request waits at most, 0: no bound
  *         hbrr_quantum = 8                    not in AGIOS: batches per file and turn of HBRR
  *         aioli_synchronous = false           not in AGIOS: aIOLi waits for each batch to be released
+ *         foresight_trace = "FILE"            a trace of requests that are expected to come again, see below
+ *         foresight_request_us = 100          microseconds that the storage takes for a request of any size
+ *         foresight_mb_per_s = 1000           and 10^6 bytes a second that it transfers, for foresight
  *     };
  *
  * AGIOS's keys performance_values, select_algorithm_period, select_algorithm_min_reqnumber, enable_SW and
  * starting_algorithm are checked and have no effect: they belong to algorithms that choose algorithms,
  * which the second version of AGIOS does not have either.
  *
+ * Batches. NOOP, TO and TWINS dispatch every request alone, and so do SW and WFQ, as in AGIOS. All others
+ * dispatch up to 1024 requests that touch, of one file and type, together.
+ *
  * A line of the trace is: nanoseconds since agios_init, file, R or W, offset, length, separated by tabs.
  * A tab, line end or backslash in a file's name is written \t, \n or \\.
+ *
+ * Foresight (the prediction module that the second version of AGIOS lost). A program that runs again, or
+ * that repeats a step, mostly sends the same requests at the same times. Run it once with trace = true,
+ * then with foresight_trace naming that file: when aIOLi, MLF, SJF or TO-agg are about to dispatch a
+ * request to which, by the trace, others will soon be added, they wait for these, once, if the time lost
+ * is less than what one larger access saves by foresight_request_us and foresight_mb_per_s (measure your
+ * storage). Others are served meanwhile. A request is recognised by file, type, offset, length and, within
+ * 10 % or 1 ms, the time since the first request to its file, so the trace may be of any run that began
+ * at another moment. Requests that are not recognised are scheduled as ever. The file is looked for like
+ * that of wfq_conf: from the current directory, else beside the configuration. A line that is not one of
+ * a trace makes agios_init fail and say which and why; of a trace that is too large (4 million requests)
+ * the start is used, and a line says so. agios_foresee() announces single requests.
  */
 #ifndef AGIOS_H
 #define AGIOS_H
@@ -105,6 +124,13 @@ void agios_exit(void);
 /* Not in AGIOS: why the last call of this thread that failed did; "" if none did. The text is valid until
  * the next call of this thread that fails. */
 const char *agios_last_error(void);
+
+/* Not in AGIOS: announces a request that is likely to come after_ns nanoseconds after the first request to
+ * its file (see Foresight above). It stays known until agios_exit, for every repetition. A request that
+ * never comes does no harm, beyond perhaps a wait. Announce what is known before it starts to come: the
+ * announced requests are sorted anew when the next request arrives.
+ * False, besides wrong arguments as for agios_add_request: there is no room (4 million are kept). */
+bool agios_foresee(char *file_id, int32_t type, int64_t offset, int64_t len, int64_t after_ns);
 
 /* Not in AGIOS: continues with another algorithm. Requests that are queued stay so, none is lost. */
 bool agios_set_algorithm(const char *name);

@@ -7,7 +7,7 @@
 
 use crate::libconfig::{self, Group, Placed, Position, Setting, SyntaxError, Value};
 use presagio_core::Nanos;
-use presagio_sched::{PolicyKind, Settings};
+use presagio_sched::{PolicyKind, ServiceTime, Settings};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ const GROUP: &str = "library_options";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// AGIOS's keys, then our own.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 23] = [
     "trace",
     "trace_file_prefix",
     "trace_file_sufix",
@@ -46,6 +46,9 @@ const KEYS: [&str; 20] = [
     "starvation_bound",
     "hbrr_quantum",
     "aioli_synchronous",
+    "foresight_trace",
+    "foresight_request_us",
+    "foresight_mb_per_s",
 ];
 
 /// What a configuration says.
@@ -55,9 +58,20 @@ pub struct Config {
     pub settings: Settings,
     /// Where to write a trace of all arrivals, if one is wanted.
     pub trace: Option<Trace>,
+    /// What is expected to come, and how long it will take.
+    pub foresight: Foresight,
     /// What is odd but does no harm; a line each.
     pub warnings: Vec<String>,
-    weights: Option<WeightsFile>,
+    weights: Option<NamedFile>,
+}
+
+/// What the scheduler is told about the future.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Foresight {
+    /// A trace of requests that are expected to come again.
+    pub trace: Option<NamedFile>,
+    /// How long the storage takes for a request: waiting for more pays if that takes less.
+    pub service_time: ServiceTime,
 }
 
 /// A trace to write: `prefix.N.suffix`, N being the first number that is not taken.
@@ -71,11 +85,12 @@ pub struct Trace {
     pub buffer_bytes: usize,
 }
 
-/// The file of WFQ's weights, and who named it.
+/// A file that the configuration names, and where it does.
 #[derive(Clone, Debug, PartialEq)]
-struct WeightsFile {
+pub struct NamedFile {
     config: PathBuf,
     at: Position,
+    key: &'static str,
     path: PathBuf,
 }
 
@@ -170,7 +185,8 @@ impl Config {
     }
 
     /// The parameters for `policy` with queue ids from 0 to `max_queue_id`, and what is odd about them.
-    /// WFQ's weights are read here, so that only who uses WFQ needs the file.
+    /// WFQ's weights are read here, so that only who uses WFQ needs the file. AGIOS hands the requests of
+    /// SW and WFQ out one by one (the most that it aggregates is 1 there): so do we.
     pub fn settings_for(
         &self,
         policy: PolicyKind,
@@ -181,11 +197,14 @@ impl Config {
             queues: max_queue_id + 1,
             ..self.settings.clone()
         };
+        if matches!(policy, PolicyKind::Sw | PolicyKind::Wfq) {
+            settings.batch_requests_max = 1;
+        }
         if policy != PolicyKind::Wfq {
             return Ok((settings, None));
         }
         let file = self.weights.as_ref().ok_or(ConfigError::NoWeights)?;
-        settings.wfq_weights = file.read(max_queue_id)?;
+        settings.wfq_weights = file.weights(max_queue_id)?;
         let short = settings.wfq_weights.len() <= max_queue_id as usize;
         let warning = short.then(|| {
             let default = settings.wfq_weight;
@@ -207,8 +226,9 @@ impl Keys<'_> {
         Ok(Config {
             settings: self.settings()?,
             trace: self.trace()?,
+            foresight: self.foresight()?,
             warnings: Vec::new(),
-            weights: self.weights_file()?,
+            weights: self.named_file("wfq_conf", "of weights")?,
         })
     }
 
@@ -241,6 +261,18 @@ impl Keys<'_> {
         Ok(self.boolean("trace", false)?.then_some(trace))
     }
 
+    fn foresight(&self) -> Result<Foresight, ConfigError> {
+        let per_request = self.integer("foresight_request_us", 100, 0..=COUNT_MAX)?;
+        let megabytes = self.integer("foresight_mb_per_s", 1_000, 1..=COUNT_MAX)?;
+        Ok(Foresight {
+            trace: self.named_file("foresight_trace", "with the trace")?,
+            service_time: ServiceTime::linear(
+                Nanos::from_micros(per_request),
+                megabytes * 1_000_000,
+            ),
+        })
+    }
+
     /// Keys that AGIOS has for choosing an algorithm while running, which its second version does not
     /// do and neither do we: they must make sense all the same.
     fn check_unused(&self) -> Result<(), ConfigError> {
@@ -262,17 +294,19 @@ impl Keys<'_> {
         }
     }
 
-    fn weights_file(&self) -> Result<Option<WeightsFile>, ConfigError> {
-        let Some(setting) = self.group.get("wfq_conf") else {
+    /// The file that `key` names, if it is set; `what` says which one that is.
+    fn named_file(&self, key: &'static str, what: &str) -> Result<Option<NamedFile>, ConfigError> {
+        let Some(setting) = self.group.get(key) else {
             return Ok(None);
         };
-        let name = self.text("wfq_conf", "")?;
+        let name = self.text(key, "")?;
         if name.is_empty() {
-            return Err(self.wrong(setting, "the name of the file of weights is empty"));
+            return Err(self.wrong(setting, &format!("the name of the file {what} is empty")));
         }
-        Ok(Some(WeightsFile {
+        Ok(Some(NamedFile {
             config: self.path.to_owned(),
             at: setting.value.at,
+            key,
             path: PathBuf::from(OsStr::from_bytes(&name)),
         }))
     }
@@ -380,15 +414,15 @@ fn unknown_keys(path: &Path, file: &Group, options: &Group) -> Vec<String> {
         .collect()
 }
 
-impl WeightsFile {
-    /// One weight for each of the queues 0 to `max_queue_id`. The last one's may be missing: programs
+impl NamedFile {
+    /// The file as WFQ's weights: one weight for each of the queues 0 to `max_queue_id`. The last one's may be missing: programs
     /// also pass the *number* of queues as `max_queue_id`, and never use that queue.
-    fn read(&self, max_queue_id: u32) -> Result<Vec<u64>, ConfigError> {
-        let (path, text) = self.text()?;
+    fn weights(&self, max_queue_id: u32) -> Result<Vec<u64>, ConfigError> {
+        let (path, text) = self.open(read_bounded)?;
         let fail = |line: usize, column: usize, reason: String| ConfigError::Key {
             path: path.clone(),
             at: Position { line, column },
-            key: "wfq_conf".to_owned(),
+            key: self.key.to_owned(),
             reason,
         };
         let mut weights = Vec::new();
@@ -413,23 +447,24 @@ impl WeightsFile {
         Ok(weights)
     }
 
-    /// The file's content: relative to the current directory as in AGIOS, else beside the configuration.
-    fn text(&self) -> Result<(PathBuf, Vec<u8>), ConfigError> {
-        let beside = self
-            .config
-            .parent()
-            .unwrap_or(Path::new(""))
-            .join(&self.path);
-        let tried = match read_bounded(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => read_bounded(&beside)
-                .map(|text| (beside, text))
+    /// What `open` makes of the file, and its path: relative to the current directory as in AGIOS, else
+    /// beside the configuration.
+    pub fn open<T>(
+        &self,
+        open: impl Fn(&Path) -> io::Result<T>,
+    ) -> Result<(PathBuf, T), ConfigError> {
+        let beside = self.config.parent().unwrap_or(Path::new(""));
+        let beside = beside.join(&self.path);
+        let tried = match open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => open(&beside)
+                .map(|opened| (beside, opened))
                 .map_err(|_| error),
-            other => other.map(|text| (self.path.clone(), text)),
+            other => other.map(|opened| (self.path.clone(), opened)),
         };
         tried.map_err(|error| ConfigError::Key {
             path: self.config.clone(),
             at: self.at,
-            key: "wfq_conf".to_owned(),
+            key: self.key.to_owned(),
             reason: format!("cannot read {}: {error}", self.path.display()),
         })
     }
@@ -464,6 +499,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use presagio_core::Op;
     use proptest::prelude::*;
 
     const EVERYTHING: &[u8] = include_bytes!("../tests/conf/everything.conf");
@@ -514,6 +550,10 @@ mod tests {
         assert_eq!(s.twins_window, Nanos::from_micros(1_000));
         assert_eq!((s.starvation_bound, s.aioli_synchronous), (None, false));
         assert_eq!((config.trace, config.warnings.len()), (None, 0));
+        let foresight = config.foresight;
+        assert_eq!(foresight.trace, None);
+        let same = foresight.service_time == ServiceTime::default();
+        assert!(same, "the scheduler's own default");
     }
 
     #[test]
@@ -529,13 +569,19 @@ mod tests {
         assert_eq!(s.twins_window, Nanos::from_micros(2_000));
         assert_eq!(s.starvation_bound, Some(Nanos::from_millis(250)));
         assert!(s.aioli_synchronous);
+        let foresight = &config.foresight;
+        let trace = foresight.trace.as_ref().map(|file| file.path.as_path());
+        assert_eq!(trace, Some(Path::new("agios_tracefile.1.out")));
+        // 5 ms, and 8 MB at 40 MB/s.
+        let of_8_mb = foresight.service_time.of(Op::Read, 8_000_000);
+        assert_eq!(of_8_mb, Nanos::from_millis(205));
         assert_eq!(
             config.warnings.len(),
             1,
             "extras is not ours: {:?}",
             config.warnings
         );
-        assert!(config.warnings[0].contains("everything.conf:26:1: extras: unknown key"));
+        assert!(config.warnings[0].contains("everything.conf:29:1: extras: unknown key"));
     }
 
     #[test]
@@ -616,6 +662,22 @@ mod tests {
             (
                 "wfq_conf = \"\"",
                 "some.conf:3:12: wfq_conf: the name of the file",
+            ),
+            (
+                "foresight_trace = \"\"",
+                "some.conf:3:19: foresight_trace: the name of the file with the trace",
+            ),
+            (
+                "foresight_trace = true",
+                "some.conf:3:19: foresight_trace: expected a \"string\"",
+            ),
+            (
+                "foresight_request_us = -1",
+                "some.conf:3:24: foresight_request_us: -1 makes no sense",
+            ),
+            (
+                "foresight_mb_per_s = 0",
+                "some.conf:3:22: foresight_mb_per_s: 0 makes no sense",
             ),
             (
                 "hbrr_quantum = 4294967296",
@@ -727,6 +789,22 @@ mod tests {
         {
             let (settings, _) = config.settings_for(policy, 7).unwrap();
             assert_eq!((settings.check(), settings.queues), (Ok(()), 8));
+        }
+    }
+
+    #[test]
+    fn sw_and_wfq_hand_requests_out_one_by_one_as_in_agios_and_the_others_do_not() {
+        let scratch = Scratch::new("one-by-one");
+        scratch.file("w.txt", "1");
+        let conf = scratch.file("a.conf", "library_options: { wfq_conf = \"w.txt\" }");
+        let config = Config::load(Some(&conf)).unwrap();
+        for policy in PolicyKind::ALL {
+            let (settings, _) = config.settings_for(policy, 0).unwrap();
+            let expected = match policy.name() {
+                "SW" | "WFQ" => 1,
+                _ => Settings::BATCH_REQUESTS_MAX,
+            };
+            assert_eq!(settings.batch_requests_max, expected, "{policy}");
         }
     }
 

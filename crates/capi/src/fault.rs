@@ -1,11 +1,13 @@
 //! Why a call failed, and how its caller learns it: one line on standard error, and `agios_last_error`.
 
 use crate::config::ConfigError;
+use crate::foresight::TraceError;
 use presagio_engine::EngineError;
 use presagio_sched::{SettingsError, UnknownPolicy};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 /// What a call comes to. Boxed, since a fault is large and rare, and this is passed through every call.
@@ -90,6 +92,17 @@ pub enum Fault {
     /// The trace cannot be written.
     #[error("trace: {0}")]
     Trace(io::Error),
+    /// The trace to foresee by cannot be understood.
+    #[error("{}:{error}", path.display())]
+    ForesightTrace {
+        /// The file.
+        path: PathBuf,
+        /// Which line, and why.
+        error: TraceError,
+    },
+    /// The scheduler's memory for predictions is full.
+    #[error("there is no room for more predictions: foresee fewer requests")]
+    TooManyPredictions,
     /// A bug of ours.
     #[error("internal error: {0}; please report this")]
     Panic(String),

@@ -13,8 +13,8 @@
 //!
 //! With NOOP there is nothing to decide: step 2 calls back at once (`direct`).
 //!
-//! `config` and `libconfig` read `agios.conf`, `trace` writes the trace, `fault` has every reason
-//! for which a call returns false. The crate is a Rust library too, only for its tests and fuzzers.
+//! `config` and `libconfig` read `agios.conf`, `trace` writes the trace, `foresight` reads one back in so
+//! that the scheduler knows what will come, `fault` has every reason for which a call returns false. The crate is a Rust library too, only for its tests and fuzzers.
 //!
 //! *Invariant:* `unsafe` occurs in this file only, and only to read what C passed in and to call back.
 
@@ -22,6 +22,7 @@ pub mod config;
 mod current;
 mod direct;
 mod fault;
+pub mod foresight;
 pub mod libconfig;
 pub mod names;
 mod session;
@@ -141,6 +142,25 @@ pub unsafe extern "C" fn agios_set_algorithm(name: *const c_char) -> bool {
     })
 }
 
+/// Announces a request that is likely to come. See `agios.h`.
+///
+/// # Safety
+/// `file_id` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn agios_foresee(
+    file_id: *const c_char,
+    kind: i32,
+    offset: i64,
+    length: i64,
+    after_ns: i64,
+) -> bool {
+    guarded("agios_foresee", || {
+        // SAFETY: the caller passes NULL or a C string.
+        let bytes = unsafe { arguments(file_id, kind, offset, length) }?;
+        current::with(|session| session.foresee(bytes, after_ns))
+    })
+}
+
 /// Stops the scheduler. See `agios.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn agios_exit() {
@@ -193,7 +213,7 @@ unsafe extern "C" {
     fn pthread_atfork(prepare: ForkHandler, parent: ForkHandler, child: ForkHandler) -> i32;
 }
 
-/// The arguments that three calls share.
+/// The arguments that several calls share.
 ///
 /// # Safety
 /// `file_id` is NULL or a C string that lives through the call.

@@ -9,12 +9,14 @@ use crate::Callbacks;
 use crate::config::Config;
 use crate::direct::{Direct, Key};
 use crate::fault::{Answer, Fault, say};
+use crate::foresight::{self, Told};
 use crate::names::Names;
 use crate::trace::{SharedTrace, TraceFile};
-use presagio_core::{AppId, FileId, Op, QueueId, Range, Request, RequestId};
+use presagio_core::{AppId, FileId, Nanos, Op, QueueId, Range, Request, RequestId};
 use presagio_engine::{DispatchBy, Engine, EngineConfig, SubmitError};
-use presagio_sched::{PolicyKind, Settings};
+use presagio_sched::{PolicyKind, Predicted, Settings};
 use std::fmt;
+use std::io::BufReader;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,8 +64,10 @@ impl Session {
         let settings = settings(&config, config.settings.policy, max_queue_id)?;
         let names = Arc::new(Names::default());
         let callbacks = Arc::new(callbacks);
-        let trace = open_trace(&config, &names)?;
         let engine = start_engine(settings.clone(), callbacks.clone())?;
+        foresee_trace(&config, &names, &engine)?;
+        // The last that can fail, so that no file is left behind by a start that failed.
+        let trace = open_trace(&config, &names)?;
         if let Some(trace) = &trace {
             engine.record(Some(Box::new(trace.clone())));
         }
@@ -127,6 +131,25 @@ impl Session {
             }
             self.callbacks.serve_one(request.id);
         })
+    }
+
+    /// Announces a request that is likely to come `after_ns` after the first one to its file.
+    pub fn foresee(&self, bytes: Bytes, after_ns: i64) -> Answer<()> {
+        let (op, range) = bytes.check()?;
+        let after = Nanos(not_negative("after_ns", after_ns)?);
+        let Some(file) = self.names.intern(bytes.file) else {
+            return Err(Fault::TooManyFiles.into());
+        };
+        let predicted = Predicted {
+            file,
+            op,
+            range,
+            after,
+        };
+        match self.engine.foresee(predicted) {
+            true => Ok(()),
+            false => Err(Fault::TooManyPredictions.into()),
+        }
     }
 
     /// Finishes a dispatched request.
@@ -223,6 +246,28 @@ fn open_trace(config: &Config, names: &Arc<Names>) -> Answer<Option<SharedTrace>
     let create = |trace| TraceFile::create(trace, names.clone()).map(SharedTrace::new);
     let file = config.trace.as_ref().map(create).transpose();
     file.map_err(|error| Fault::Trace(error).into())
+}
+
+/// Tells the engine what the configuration knows of the future.
+fn foresee_trace(config: &Config, names: &Names, engine: &Engine) -> Answer<()> {
+    let future = &config.foresight;
+    engine.set_service_time(future.service_time.clone());
+    let Some(file) = &future.trace else {
+        return Ok(());
+    };
+    let (path, file) = file.open(foresight::open).map_err(Fault::from)?;
+    let told = foresight::read(BufReader::new(file), names, |p| engine.foresee(p));
+    match told {
+        Ok(Told::All) => {}
+        Ok(Told::First(requests)) => {
+            let path = path.display();
+            say(&format!(
+                "{path}: only the first {requests} requests are foreseen: there is no room for more"
+            ));
+        }
+        Err(error) => return Err(Fault::ForesightTrace { path, error }.into()),
+    }
+    Ok(())
 }
 
 fn start_engine(settings: Settings, callbacks: Arc<Callbacks>) -> Answer<Engine> {

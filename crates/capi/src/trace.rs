@@ -129,7 +129,8 @@ fn numbered(trace: &Trace, number: u32) -> PathBuf {
     PathBuf::from(OsString::from_vec(parts.join(&b'.')))
 }
 
-fn push_line(lines: &mut Vec<u8>, request: &Request, name: &[u8]) {
+/// Adds the line of a request to a file of that name.
+pub(crate) fn push_line(lines: &mut Vec<u8>, request: &Request, name: &[u8]) {
     let operation = match request.op {
         Op::Read => 'R',
         Op::Write => 'W',

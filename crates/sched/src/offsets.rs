@@ -3,7 +3,9 @@
 //! Aggregation happens when a request is selected, not when it arrives: the selected request's neighbours
 //! that touch it leave with it, in offset order. What is dispatched is the same as if virtual requests had
 //! been kept up to date at every arrival (thesis 3.1.1), since only the selected one matters; and a request
-//! costs one insertion and one removal however its run grows, splits or shrinks meanwhile.
+//! costs one insertion and one removal however its run grows, splits or shrinks meanwhile. (Where a limit
+//! cuts a run in pieces, who is in which piece can depend on when it is cut. aIOLi and MLF, which must know
+//! the size of a queue's first run beforehand, cut at arrival; see [`crate::policy::quanta`].)
 //!
 //! Requests that overlap are never in one batch (a vectored call could not serve them), and empty ones
 //! leave alone.

@@ -50,22 +50,16 @@ impl Key {
 /// An entry: its key and its end.
 pub(crate) type Interval = (Key, u64);
 
-/// An entry as a leaf has it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stored {
-    offset: u64,
-    end: u64,
-    name: u32,
-}
-
-/// Most queues are short: the first entries share a cache line with the length.
+/// Three arrays, so that a search touches only offsets; the first of them share a cache line with the length.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct Leaf {
     len: u32,
     prev: u32,
     next: u32,
-    entries: [Stored; WIDTH],
+    names: [u32; WIDTH],
+    offsets: [u64; WIDTH],
+    ends: [u64; WIDTH],
 }
 
 /// The key at `i` is at most every key below `children[i]`, and above every key below `children[i - 1]`.
@@ -267,7 +261,7 @@ impl Forest {
         if place.at >= leaf.len || leaf.entry(place.at).0 != key {
             return None;
         }
-        let end = leaf.entries[place.at as usize].end;
+        let end = leaf.ends[place.at as usize];
         self.remove_at(tree, place);
         Some(end)
     }
@@ -277,7 +271,7 @@ impl Forest {
         let place = self.seek(tree, key);
         let leaf = &mut self.leaves[place.leaf];
         debug_assert_eq!(leaf.entry(place.at).0, key);
-        leaf.entries[place.at as usize].end = end;
+        leaf.ends[place.at as usize] = end;
         let greatest = leaf.greatest();
         self.note_greatest(self.height(tree), greatest);
     }
@@ -308,8 +302,8 @@ impl Forest {
         if height == 0 {
             let leaf = &self.leaves[node];
             return (leaf.rank(from)..leaf.len as usize)
-                .take_while(|&i| leaf.entries[i].offset < before)
-                .find(|&i| leaf.entries[i].end > beyond)
+                .take_while(|&i| leaf.offsets[i] < before)
+                .find(|&i| leaf.ends[i] > beyond)
                 .map(|i| leaf.entry(i as u32));
         }
         let inner = &self.inners[node];
@@ -551,43 +545,39 @@ impl Leaf {
             len: 0,
             prev: NONE,
             next: NONE,
-            entries: [Stored::default(); WIDTH],
+            names: [0; WIDTH],
+            offsets: [0; WIDTH],
+            ends: [0; WIDTH],
         }
     }
 
     #[inline]
-    fn entries(&self) -> &[Stored] {
-        &self.entries[..(self.len as usize).min(WIDTH)]
-    }
-
-    #[inline]
     fn entry(&self, at: u32) -> Interval {
-        let Stored { offset, end, name } = self.entries[at as usize];
-        (Key::new(offset, name), end)
+        let at = at as usize;
+        (Key::new(self.offsets[at], self.names[at]), self.ends[at])
     }
 
     /// How many entries are below `key`.
     #[inline]
     fn rank(&self, key: Key) -> usize {
-        let entries = self.entries();
-        let at = entries.partition_point(|e| e.offset < key.offset);
-        let ties = entries[at..].iter();
-        at + ties
-            .take_while(|e| e.offset == key.offset && e.name < key.name)
-            .count()
+        let len = (self.len as usize).min(WIDTH);
+        let offsets = &self.offsets[..len];
+        let mut at = offsets.partition_point(|o| *o < key.offset);
+        while at < len && offsets[at] == key.offset && self.names[at] < key.name {
+            at += 1;
+        }
+        at
     }
 
     #[inline]
     fn insert(&mut self, at: usize, key: Key, end: u64) {
         let len = self.len as usize;
         if at < len {
-            self.entries.copy_within(at..len, at + 1);
+            self.offsets.copy_within(at..len, at + 1);
+            self.ends.copy_within(at..len, at + 1);
+            self.names.copy_within(at..len, at + 1);
         }
-        self.entries[at] = Stored {
-            offset: key.offset,
-            end,
-            name: key.name,
-        };
+        (self.offsets[at], self.names[at], self.ends[at]) = (key.offset, key.name, end);
         self.len += 1;
     }
 
@@ -595,16 +585,20 @@ impl Leaf {
     fn remove(&mut self, at: usize) {
         let len = self.len as usize;
         if at + 1 < len {
-            self.entries.copy_within(at + 1..len, at);
+            self.offsets.copy_within(at + 1..len, at);
+            self.ends.copy_within(at + 1..len, at);
+            self.names.copy_within(at + 1..len, at);
         }
         self.len -= 1;
     }
 
     fn split_off(&mut self, cut: usize) -> Leaf {
+        let len = self.len as usize;
         let mut right = Leaf::empty();
-        let rest = &self.entries()[cut..];
-        right.entries[..rest.len()].copy_from_slice(rest);
-        right.len = rest.len() as u32;
+        right.offsets[..len - cut].copy_from_slice(&self.offsets[cut..len]);
+        right.ends[..len - cut].copy_from_slice(&self.ends[cut..len]);
+        right.names[..len - cut].copy_from_slice(&self.names[cut..len]);
+        right.len = (len - cut) as u32;
         right.next = self.next;
         self.len = cut as u32;
         right
@@ -612,7 +606,8 @@ impl Leaf {
 
     #[inline]
     fn greatest(&self) -> u64 {
-        self.entries().iter().fold(0, |a, e| a.max(e.end))
+        let ends = &self.ends[..self.len as usize];
+        ends.iter().fold(0, |a, &b| a.max(b))
     }
 }
 

@@ -7,6 +7,7 @@
  *   exercise faults CONF            every call with everything that is wrong
  *   exercise restart CONF           init and exit, again and again, with requests left over
  *   exercise trace CONF             a few known requests, for a trace
+ *   exercise full CONF              predictions until there is no room, and work goes on
  *   exercise refuse CONF [QUEUES]   agios_init must fail: prints agios_last_error()
  */
 #define _GNU_SOURCE
@@ -229,7 +230,7 @@ static bool is_one_of(const char *name, const char *list)
 
 static void work(char *conf, const char *algorithm)
 {
-	aggregates = !is_one_of(algorithm, " NOOP TO TWINS ");
+	aggregates = !is_one_of(algorithm, " NOOP TO TWINS SW WFQ ");
 	run(conf, one, many, NULL);
 	run(conf, one, NULL, NULL);
 	run(conf, NULL, many, NULL);
@@ -253,7 +254,7 @@ static void *ignore(int64_t id)
 static void cancelling(char *conf, const char *algorithm)
 {
 	const int neighbours = 8, stride = 4 * FILES;
-	aggregates = !is_one_of(algorithm, " NOOP TO TWINS ");
+	aggregates = !is_one_of(algorithm, " NOOP TO TWINS SW WFQ ");
 	prepare();
 	if (is_one_of(algorithm, " NOOP ")) {
 		start(conf, ignore, NULL);
@@ -302,6 +303,7 @@ static void all_calls_refused(const char *why)
 	REFUSED(agios_release_request("f", RT_READ, 1, 0), why);
 	REFUSED(agios_cancel_request("f", RT_READ, 1, 0), why);
 	REFUSED(agios_set_algorithm("SJF"), why);
+	REFUSED(agios_foresee("f", RT_READ, 0, 1, 0), why);
 }
 
 static void bad_arguments(void)
@@ -326,6 +328,12 @@ static void bad_arguments(void)
 	REFUSED(agios_release_request("never seen", RT_READ, 1, 0), "no dispatched read of 1 bytes");
 	REFUSED(agios_cancel_request("never seen", RT_WRITE, 1, 0), "no queued write of 1 bytes");
 	REFUSED(agios_set_algorithm("CFQ"), "CFQ");
+	REFUSED(agios_foresee(NULL, RT_READ, 0, 1, 0), "file_id is NULL");
+	REFUSED(agios_foresee("f", 2, 0, 1, 0), "type is 2");
+	REFUSED(agios_foresee("f", RT_READ, -1, 1, 0), "offset is -1");
+	REFUSED(agios_foresee("f", RT_READ, 1, -1, 0), "length is -1");
+	REFUSED(agios_foresee("f", RT_READ, INT64_MAX, 1, 0), "beyond 2^63");
+	REFUSED(agios_foresee("f", RT_READ, 0, 1, -1), "after_ns is -1");
 }
 
 static void forked(void)
@@ -357,6 +365,7 @@ static void faults(char *conf)
 	bad_arguments();
 	PROMISE(agios_add_request("not \xff UTF-8", RT_READ, INT64_MAX, 0, 1, 0), "names are bytes");
 	PROMISE(agios_add_request("", RT_WRITE, 0, INT64_MAX, 2, MAX_QUEUE_ID), "an empty name is a name");
+	PROMISE(agios_foresee("never comes", RT_WRITE, 0, 4096, INT64_MAX), "what does not come does no harm");
 	forked();
 	agios_exit();
 	all_calls_refused("not running");
@@ -390,6 +399,22 @@ static void trace(char *conf)
 	agios_exit();
 }
 
+/* Memory for predictions is bounded, so that this loop ends; nothing that comes is any of them. */
+static void full(char *conf)
+{
+	int64_t room = 0;
+	prepare();
+	start(conf, one, NULL);
+	while (agios_foresee("never comes", RT_WRITE, room * LENGTH, LENGTH, room))
+		room++;
+	PROMISE(room >= 1000000, "there was room for %ld", (long)room);
+	PROMISE(strstr(agios_last_error(), "no room for more predictions"), "it must say so");
+	PROMISE(add(1), "a request");
+	while (atomic_load(&dispatched) < 1)
+		usleep(100);
+	stop();
+}
+
 static void refuse(char *conf, int32_t max_queue_id)
 {
 	PROMISE(!agios_init(ignore, NULL, conf, max_queue_id), "%s must be refused", conf);
@@ -414,6 +439,8 @@ int main(int count, char **arguments)
 		restart(conf);
 	else if (!strcmp(mode, "trace"))
 		trace(conf);
+	else if (!strcmp(mode, "full"))
+		full(conf);
 	else if (!strcmp(mode, "refuse"))
 		refuse(conf, atoi(more));
 	else

@@ -42,7 +42,7 @@ struct Queue {
     requests: u32,
     /// The lowest virtual requests, the front last. Every request of the queue that is in none of them
     /// starts behind the first of them.
-    fronts: SmallVec<[Front; 1]>,
+    fronts: SmallVec<[Front; FRONTS_MAX]>,
     /// The sum of all growths, up to the step `counted`.
     given: u64,
     counted: u64,
@@ -71,8 +71,9 @@ struct Front {
     oldest: u64,
 }
 
-/// How many virtual requests of a queue are kept.
-const FRONTS_MAX: usize = 16;
+/// How many virtual requests of a queue are kept. Two: one that was long in the making is not lost when a
+/// single request comes to stand before it.
+const FRONTS_MAX: usize = 2;
 
 /// A batch that has left.
 #[derive(Clone, Copy, Debug)]
@@ -404,9 +405,12 @@ impl Queue {
             self.fronts[above] = new;
             return Added::at_front(above == front);
         }
-        self.fronts.insert(above + 1, new);
-        if self.fronts.len() > FRONTS_MAX {
-            self.fronts.remove(0);
+        if self.fronts.len() < FRONTS_MAX {
+            self.fronts.insert(above + 1, new);
+        } else {
+            // The last one makes room; what it stood for starts behind those that are kept.
+            self.fronts[..=above].rotate_left(1);
+            self.fronts[above] = new;
         }
         Added::at_front(above == front)
     }

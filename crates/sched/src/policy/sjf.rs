@@ -18,7 +18,7 @@ pub(crate) struct Sjf {
     offsets: Offsets,
     queues: Vec<Queue>,
     /// The queues that can be served, by their bytes or fewer.
-    shortest: KeyedHeap<u128>,
+    shortest: KeyedHeap<u64>,
     /// The queues that are held back because foresight expects more.
     waits: Waits,
     limits: Limits,
@@ -30,6 +30,13 @@ struct Queue {
     /// Wide, because a single request may be of almost 2⁶⁴ bytes.
     bytes: u128,
     requests: u32,
+}
+
+impl Queue {
+    /// Its bytes, as far as 64 bits go.
+    fn key(&self) -> u64 {
+        u64::try_from(self.bytes).unwrap_or(u64::MAX)
+    }
 }
 
 impl Sjf {
@@ -51,7 +58,7 @@ impl Sjf {
             self.waits.end(home);
             self.shortest.remove(home);
         } else if !self.waits.contains(home) {
-            self.shortest.set(home, queue.bytes);
+            self.shortest.set(home, queue.key());
         }
     }
 
@@ -92,7 +99,7 @@ impl Policy for Sjf {
             self.place(home);
         }
         while let Some((bytes, home)) = self.shortest.peek() {
-            if bytes < self.queues[home as usize].bytes {
+            if bytes < self.queues[home as usize].key() {
                 self.place(home);
                 continue;
             }
