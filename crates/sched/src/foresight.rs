@@ -92,9 +92,12 @@ impl Default for ServiceTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
     pub until: Nanos,
-    pub group: u32,
+    pub group: GroupId,
     pub missing: u32,
 }
+
+/// A predicted aggregation: its queue among the forecasts, and its number there.
+pub(crate) type GroupId = (u32, u32);
 
 /// See the module's header.
 #[derive(Debug)]
@@ -103,27 +106,42 @@ pub(crate) struct Foresight {
     /// The number of the first item: numbers of forgotten ones are not used again, since requests that
     /// matched them may still be queued.
     first_item: u32,
-    /// The predicted requests of a file and operation, by offset, then time.
-    queues: IdHashMap<(FileId, u8), Vec<u32>>,
+    /// What is predicted of a file and operation.
+    forecasts: Vec<Forecast>,
+    numbers: IdHashMap<(FileId, u8), u32>,
     files: IdHashMap<FileId, FileTimes>,
-    groups: Vec<Group>,
     service_time: ServiceTime,
     /// The share of waiting time that is overlapped with serving others (Eq. 4.2): estimated from the
     /// predictions, then learned.
     alpha: f64,
+    /// How many predictions alpha was estimated from.
+    estimated: usize,
     waits_learned: u32,
     /// The time that all dispatched batches should take.
     served: Nanos,
-    /// What the groups were computed with.
-    grouped: Grouped,
+    /// Counts the changes of what groups depend on.
+    version: u32,
     tolerance: f64,
     slack: Nanos,
     limits: Limits,
 }
 
+/// The predicted requests of a file and operation.
+#[derive(Clone, Debug, Default)]
+struct Forecast {
+    /// By offset, then time.
+    items: Vec<u32>,
+    /// New ones, to be put in order with the others when there are enough of them.
+    fresh: Vec<u32>,
+    groups: Vec<Group>,
+    /// The version and alpha with which the groups were computed.
+    grouped: Option<(u32, f64)>,
+}
+
 #[derive(Clone, Debug)]
 struct Item {
     predicted: Predicted,
+    forecast: u32,
     group: u32,
 }
 
@@ -143,17 +161,11 @@ struct Group {
     last: Nanos,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Grouped {
-    /// New predictions came in.
-    Not,
-    With {
-        alpha: f64,
-    },
-}
-
 /// Predictions of the same offset that are looked at on either side of a moment.
 const LOOK_AT: usize = 32;
+
+/// Alpha is estimated from no more predictions than this: beyond, more of them change little.
+const ESTIMATED_MAX: usize = 1 << 16;
 
 /// Groups are computed anew when alpha has moved by this much.
 const ALPHA_STEP: f64 = 0.05;
@@ -163,14 +175,15 @@ impl Default for Foresight {
         Foresight {
             items: Vec::new(),
             first_item: 0,
-            queues: IdHashMap::default(),
+            forecasts: Vec::new(),
+            numbers: IdHashMap::default(),
             files: IdHashMap::default(),
-            groups: Vec::new(),
             service_time: ServiceTime::default(),
             alpha: 0.0,
+            estimated: 0,
             waits_learned: 0,
             served: Nanos::ZERO,
-            grouped: Grouped::Not,
+            version: 0,
             tolerance: 0.1,
             slack: Nanos::from_millis(1),
             limits: Limits {
@@ -185,13 +198,17 @@ impl Foresight {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.tolerance = settings.foresight_tolerance;
         self.slack = settings.foresight_slack;
-        self.limits = Limits::of(settings);
-        self.grouped = Grouped::Not;
+        let limits = Limits::of(settings);
+        if limits != self.limits {
+            self.limits = limits;
+            self.version += 1;
+        }
     }
 
     pub(crate) fn set_service_time(&mut self, service_time: ServiceTime) {
         self.service_time = service_time;
-        self.grouped = Grouped::Not;
+        self.estimated = 0;
+        self.version += 1;
     }
 
     /// Whether nothing is predicted.
@@ -204,16 +221,20 @@ impl Foresight {
         if self.items.len() >= PREDICTED_MAX {
             return false;
         }
+        let queue = (predicted.file, predicted.op as u8);
+        let forecast = *self.numbers.entry(queue).or_insert_with(|| {
+            self.forecasts.push(Forecast::default());
+            self.forecasts.len() as u32 - 1
+        });
         let item = self.items.len() as u32;
         self.items.push(Item {
             predicted,
+            forecast,
             group: NONE,
         });
-        let queue = (predicted.file, predicted.op as u8);
-        self.queues.entry(queue).or_default().push(item);
+        self.forecasts[forecast as usize].fresh.push(item);
         let times = self.files.entry(predicted.file).or_default();
         times.span = times.span.max(predicted.after);
-        self.grouped = Grouped::Not;
         true
     }
 
@@ -223,10 +244,10 @@ impl Foresight {
         // Begins again long before the names of nothing.
         self.first_item = if next < WAITED / 2 { next } else { 0 };
         self.items.clear();
-        self.queues.clear();
+        self.forecasts.clear();
+        self.numbers.clear();
         self.files.clear();
-        self.groups.clear();
-        self.grouped = Grouped::Not;
+        self.estimated = 0;
     }
 
     /// The predicted request that an arriving one matches, or NONE.
@@ -235,10 +256,15 @@ impl Foresight {
             return NONE;
         };
         let (span, first) = (times.span, times.first.unwrap_or(now));
-        self.group_if_needed();
+        let forecast = self.numbers.get(&(request.file, request.op as u8)).copied();
+        if let Some(forecast) = forecast {
+            self.prepare(forecast);
+        }
         let elapsed = now.since(first);
         let after = |item: u32| self.items[item as usize].predicted.after;
-        let candidates = self.starting_at(request.file, request.op, request.range.start());
+        let candidates = forecast.map_or(&[][..], |forecast| {
+            self.starting_at(forecast, request.range.start())
+        });
         let same = |item: u32| self.items[item as usize].predicted.range == request.range;
         let found = self
             .nearest(candidates, elapsed, same)
@@ -262,10 +288,15 @@ impl Foresight {
         }
     }
 
-    /// The aggregation that a predicted request belongs to, or NONE.
-    pub(crate) fn group_of(&self, item: u32) -> u32 {
+    /// The aggregation that a predicted request belongs to.
+    pub(crate) fn group_of(&self, item: u32) -> Option<GroupId> {
         let at = item.wrapping_sub(self.first_item);
-        self.items.get(at as usize).map_or(NONE, |i| i.group)
+        let item = self.items.get(at as usize)?;
+        (item.group != NONE).then_some((item.forecast, item.group))
+    }
+
+    fn group(&self, (forecast, group): GroupId) -> &Group {
+        &self.forecasts[forecast as usize].groups[group as usize]
     }
 
     /// Whether the selected batch should wait for a larger predicted aggregation, and until when.
@@ -273,13 +304,12 @@ impl Foresight {
     /// W = Time_diff(P₁ … P_M) − (T_K − min AT(R₁ … R_N)), Eq. 4.3 and 4.4: as long as the predicted
     /// aggregation takes to arrive, less what has passed since the batch's first request arrived.
     pub(crate) fn expect(
-        &mut self,
+        &self,
         entries: &Arena<Entry, 512>,
         slots: &[Slot],
         now: Nanos,
     ) -> Option<Expectation> {
-        self.group_if_needed();
-        let mut largest: Option<u32> = None;
+        let mut largest: Option<GroupId> = None;
         let mut first_arrival = Nanos::MAX;
         for &slot in slots {
             let entry = &entries[slot];
@@ -287,14 +317,16 @@ impl Foresight {
             if entry.foreseen == WAITED {
                 return None;
             }
-            let group = self.group_of(entry.foreseen);
-            let larger = |g: u32| self.groups[g as usize].requests;
-            if group != NONE && largest.is_none_or(|l| larger(group) > larger(l)) {
+            let Some(group) = self.group_of(entry.foreseen) else {
+                continue;
+            };
+            let requests = self.group(group).requests;
+            if largest.is_none_or(|l| requests > self.group(l).requests) {
                 largest = Some(group);
             }
         }
         let number = largest?;
-        let group = &self.groups[number as usize];
+        let group = self.group(number);
         let missing = group.requests.checked_sub(slots.len() as u32)?;
         let wait = (group.last - group.first).since(now.since(first_arrival));
         (missing > 0 && wait > Nanos::ZERO).then(|| Expectation {
@@ -326,11 +358,9 @@ impl Foresight {
         self.alpha += (overlapped.min(1.0) - self.alpha) * weight;
     }
 
-    /// The predicted requests that start at `offset`, in the order of their times.
-    fn starting_at(&self, file: FileId, op: Op, offset: u64) -> &[u32] {
-        let Some(items) = self.queues.get(&(file, op as u8)) else {
-            return &[];
-        };
+    /// The predicted requests of a forecast that start at `offset`, in the order of their times.
+    fn starting_at(&self, forecast: u32, offset: u64) -> &[u32] {
+        let items = &self.forecasts[forecast as usize].items;
         let start = |i: &u32| self.items[*i as usize].predicted.range.start();
         let from = items.partition_point(|i| start(i) < offset);
         let len = items[from..].partition_point(|i| start(i) == offset);
@@ -351,28 +381,45 @@ impl Foresight {
         Nanos((after.0 as f64 * self.tolerance) as u64).max(self.slack)
     }
 
-    fn group_if_needed(&mut self) {
-        let alpha = match self.grouped {
-            Grouped::With { alpha } if (alpha - self.alpha).abs() < ALPHA_STEP => return,
-            Grouped::With { .. } => self.alpha,
-            Grouped::Not => {
-                self.sort();
-                self.estimate_alpha()
-            }
+    /// Brings a forecast up to date: new predictions in order, once they are a sixteenth of all (so that
+    /// each is sorted a bounded number of times), and groups that fit alpha.
+    fn prepare(&mut self, number: u32) {
+        self.estimate_if_needed();
+        let forecast = &self.forecasts[number as usize];
+        let enough = forecast.fresh.len() > forecast.items.len() / 16;
+        if enough {
+            self.order(number);
+        }
+        let grouped = self.forecasts[number as usize].grouped;
+        let fits = |(version, alpha): (u32, f64)| {
+            version == self.version && (alpha - self.alpha).abs() < ALPHA_STEP
         };
-        self.alpha = alpha;
-        self.group();
-        self.grouped = Grouped::With { alpha };
+        if !grouped.is_some_and(fits) {
+            self.predict_aggregations(number);
+        }
     }
 
-    fn sort(&mut self) {
+    /// Puts the new predictions of a forecast in order with the others.
+    fn order(&mut self, number: u32) {
+        let forecast = &mut self.forecasts[number as usize];
+        forecast.items.append(&mut forecast.fresh);
+        forecast.grouped = None;
         let items = &self.items;
-        for queue in self.queues.values_mut() {
-            queue.sort_unstable_by_key(|i| {
-                let p = &items[*i as usize].predicted;
-                (p.range.start(), p.after, p.range.len(), *i)
-            });
+        forecast.items.sort_by_key(|i| {
+            let p = &items[*i as usize].predicted;
+            (p.range.start(), p.after, p.range.len(), *i)
+        });
+    }
+
+    /// Estimates alpha when there are twice as many predictions as last time, until waits teach better.
+    fn estimate_if_needed(&mut self) {
+        let many = self.items.len().min(ESTIMATED_MAX);
+        if self.waits_learned > 0 || many < 2 * self.estimated || many == self.estimated {
+            return;
         }
+        (0..self.forecasts.len() as u32).for_each(|number| self.order(number));
+        self.alpha = self.estimate_alpha();
+        self.estimated = many;
     }
 
     /// α = Ov / T (Eq. 4.2), estimated: going through the predicted requests in the order of their times,
@@ -392,15 +439,12 @@ impl Foresight {
         }
         served_before.push(served);
         let (mut waited, mut overlapped) = (0u64, 0u64);
-        for (item, Item { predicted, .. }) in self.items.iter().enumerate() {
-            let Some(next) = self.next_contiguous(predicted, |_| true) else {
+        for item in 0..self.items.len() {
+            let Some(next) = self.next_contiguous(item as u32, |_| true) else {
                 continue;
             };
-            let apart = self.items[next as usize]
-                .predicted
-                .after
-                .0
-                .abs_diff(predicted.after.0);
+            let after = |item: usize| self.items[item].predicted.after.0;
+            let apart = after(next as usize).abs_diff(after(item));
             let (a, b) = (rank[item], rank[next as usize]);
             let between = served_before[a.max(b)] - served_before[(a.min(b) + 1).min(a.max(b))];
             waited = waited.saturating_add(apart);
@@ -409,46 +453,54 @@ impl Foresight {
         overlapped as f64 / waited.max(1) as f64
     }
 
-    /// The predicted request that starts where `p` ends and whose time is closest to that of `p`.
-    fn next_contiguous(&self, p: &Predicted, free: impl Fn(u32) -> bool) -> Option<u32> {
-        let items = self.starting_at(p.file, p.op, p.range.end());
+    /// The predicted request that starts where `item` ends and whose time is closest to its.
+    fn next_contiguous(&self, item: u32, free: impl Fn(u32) -> bool) -> Option<u32> {
+        let Item {
+            predicted,
+            forecast,
+            ..
+        } = &self.items[item as usize];
+        let items = self.starting_at(*forecast, predicted.range.end());
         let nonempty = |i: u32| !self.items[i as usize].predicted.range.is_empty();
-        self.nearest(items, p.after, |i| free(i) && nonempty(i))
+        self.nearest(items, predicted.after, |i| free(i) && nonempty(i))
     }
 
-    /// Predicts the aggregations: in offset order, a request joins the virtual request before it if that is
-    /// expected to pay (Eq. 4.1).
-    fn group(&mut self) {
-        self.groups.clear();
-        self.items.iter_mut().for_each(|i| i.group = NONE);
-        let mut queues: Vec<_> = self.queues.keys().copied().collect();
-        queues.sort_unstable();
-        for queue in queues {
-            for at in 0..self.queues[&queue].len() {
-                let item = self.queues[&queue][at];
-                if self.items[item as usize].group == NONE {
-                    self.build_group(item);
-                }
+    /// Predicts the aggregations of a forecast: in offset order, a request joins the virtual request before
+    /// it if that is expected to pay (Eq. 4.1).
+    fn predict_aggregations(&mut self, number: u32) {
+        let items = std::mem::take(&mut self.forecasts[number as usize].items);
+        for &item in &items {
+            self.items[item as usize].group = NONE;
+        }
+        let forecast = &mut self.forecasts[number as usize];
+        forecast.groups.clear();
+        forecast.grouped = Some((self.version, self.alpha));
+        forecast.items = items;
+        for at in 0..self.forecasts[number as usize].items.len() {
+            let item = self.forecasts[number as usize].items[at];
+            if self.items[item as usize].group == NONE {
+                self.build_group(number, item);
             }
         }
     }
 
-    fn build_group(&mut self, item: u32) {
-        let number = self.groups.len() as u32;
-        let mut last = self.items[item as usize].predicted;
+    fn build_group(&mut self, forecast: u32, first: u32) {
+        let number = self.forecasts[forecast as usize].groups.len() as u32;
+        let mut p = self.items[first as usize].predicted;
         let mut group = Group {
             requests: 1,
-            first: last.after,
-            last: last.after,
+            first: p.after,
+            last: p.after,
         };
-        let mut bytes = last.range.len();
-        self.items[item as usize].group = number;
+        let mut bytes = p.range.len();
+        let mut last = first;
+        self.items[first as usize].group = number;
         loop {
             let free = |i: u32| self.items[i as usize].group == NONE;
-            let Some(next) = self.next_contiguous(&last, free) else {
+            let Some(next) = self.next_contiguous(last, free) else {
                 break;
             };
-            let p = self.items[next as usize].predicted;
+            p = self.items[next as usize].predicted;
             if !self.pays(&group, bytes, &p) {
                 break;
             }
@@ -457,9 +509,9 @@ impl Foresight {
             group.first = group.first.min(p.after);
             group.last = group.last.max(p.after);
             bytes = bytes.saturating_add(p.range.len());
-            last = p;
+            last = next;
         }
-        self.groups.push(group);
+        self.forecasts[forecast as usize].groups.push(group);
     }
 
     /// Eq. 4.1: TTP(S₁) + TTP(S₂) > TTP(S₁ + S₂) + |AT₂ − AT₁| × (1 − α), where the first may be a virtual
@@ -503,7 +555,7 @@ mod tests {
         // 1 ms a request, next to nothing a byte: aggregating two saves 1 ms.
         foresight.set_service_time(ServiceTime::linear(Nanos::from_millis(1), 10_000_000_000));
         items.iter().for_each(|p| assert!(foresight.foresee(*p)));
-        foresight.group_if_needed();
+        (0..foresight.forecasts.len() as u32).for_each(|f| foresight.prepare(f));
         foresight
     }
 
@@ -528,7 +580,8 @@ mod tests {
             predicted(8192, 4096, 5_500),
         ]);
         assert_eq!(f.alpha, 0.0);
-        let groups: Vec<u32> = (0..3).map(|i| f.group_of(i)).collect();
+        let groups: Vec<_> = (0..3).map(|i| f.group_of(i)).collect();
+        assert!(groups.iter().all(Option::is_some));
         assert_eq!(groups[0], groups[1]);
         assert_ne!(groups[1], groups[2]);
     }
@@ -544,6 +597,21 @@ mod tests {
         let f = foresight(&items);
         assert!(f.alpha > 0.9, "alpha is {}", f.alpha);
         assert_eq!(f.group_of(0), f.group_of(1));
+    }
+
+    #[test]
+    fn predictions_that_come_in_between_are_used_soon_and_do_not_cost_all_others_anew() {
+        let mut f = foresight(&[predicted(0, 4096, 0)]);
+        for block in 1..1000u64 {
+            assert!(f.foresee(predicted(block * 4096, 4096, block)));
+            f.observe(&request(0, 4096), Nanos::ZERO);
+            let waiting = f.forecasts[0].fresh.len();
+            assert!(waiting <= f.forecasts[0].items.len() / 16);
+        }
+        assert_eq!(
+            f.observe(&request(900 * 4096, 4096), Nanos::from_micros(900)),
+            900
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::tree::{Forest, Key, Place};
 use presagio_core::{Op, Range};
 
 /// How much may leave at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub requests: usize,
     pub bytes: u64,

@@ -7,7 +7,7 @@
 use super::Choice;
 use crate::arena::NONE;
 use crate::book::{Book, Slot};
-use crate::foresight::WAITED;
+use crate::foresight::{GroupId, WAITED};
 use crate::heap::KeyedHeap;
 use presagio_core::{IdHashMap, Nanos};
 
@@ -22,7 +22,7 @@ pub(crate) struct Waits {
 #[derive(Debug)]
 struct Expecting {
     /// The predicted aggregation that we wait for, and its requests that have not arrived.
-    group: u32,
+    group: GroupId,
     missing: u32,
     since: Nanos,
     /// What foresight had counted as served when the wait began.
@@ -78,7 +78,7 @@ impl Waits {
             return false;
         };
         let item = book.entries[slot].foreseen;
-        if item == NONE || book.foresight.group_of(item) != expecting.group {
+        if item == NONE || book.foresight.group_of(item) != Some(expecting.group) {
             return false;
         }
         // It belongs to a batch that has waited.
