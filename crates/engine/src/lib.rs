@@ -34,3 +34,9 @@ mod sync;
 
 pub use config::{DispatchBy, EngineConfig, EngineError, SubmitError, WhenFull};
 pub use engine::{Engine, Recorder, Service};
+
+/// The examples of the README and of the guide are compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/embedding.md")]
+mod documents {}
