@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 /// The scheduler's handle of a submitted request, valid until it is finished or cancelled.
 ///
-/// Handles of requests that are gone are recognised, never confused with later ones.
+/// Handles of requests that are gone are recognised (until their place has been used 2³² times since).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     pub(crate) slot: u32,

@@ -102,7 +102,7 @@ pub(crate) struct File {
     pub id: FileId,
     /// Live requests.
     pub live: u32,
-    /// Requests of each operation that are queued in an index by offset.
+    /// Requests of each operation that the guard watches over and that are queued in an index by offset.
     pub indexed: [u32; 2],
     /// Where the last request of each operation ended.
     pub last_end: [u64; 2],
@@ -115,7 +115,8 @@ pub(crate) struct File {
 
 const _: () = assert!(size_of::<File>() == 64 && size_of::<Entry>() == 96);
 
-/// Files remembered after their last request, for their history; beyond that the longest idle go.
+/// Files remembered after their last request, for their history; beyond that, those go that have been known
+/// idle for longest.
 const FILES_KEPT: usize = 1 << 16;
 
 /// See the module's header.
@@ -127,8 +128,9 @@ pub(crate) struct Book {
     files: Vec<File>,
     numbers: IdHashMap<FileId, u32>,
     last: Option<(FileId, u32)>,
-    /// Files that became idle, oldest first; some are busy again or were replaced.
-    idle: VecDeque<(FileId, u32)>,
+    /// Files that became idle, longest ago first; some are busy again. Each is in it at most once.
+    idle: VecDeque<u32>,
+    in_idle: Vec<bool>,
 }
 
 impl Book {
@@ -179,11 +181,10 @@ impl Book {
         entry.generation = entry.generation.wrapping_add(1);
         let number = entry.home / 2;
         self.entries.free(slot);
-        let many = self.files.len() >= FILES_KEPT;
         let file = &mut self.files[number as usize];
         file.live -= 1;
-        if file.live == 0 && many {
-            self.idle.push_back((file.id, number));
+        if file.live == 0 && !std::mem::replace(&mut self.in_idle[number as usize], true) {
+            self.idle.push_back(number);
         }
     }
 
@@ -207,10 +208,14 @@ impl Book {
         &mut self.files[number as usize]
     }
 
-    /// Counts a request into, or out of, an index by offset.
-    pub(crate) fn count_indexed(&mut self, home: u32, change: i32) {
-        let indexed = &mut self.files[home as usize / 2].indexed[home as usize % 2];
-        *indexed = indexed.wrapping_add_signed(change);
+    /// Counts a request into, or out of, an index by offset, for the guard.
+    pub(crate) fn count_indexed(&mut self, slot: Slot, change: i32) {
+        let entry = &self.entries[slot];
+        if entry.guarded {
+            let home = entry.home as usize;
+            let indexed = &mut self.files[home / 2].indexed[home % 2];
+            *indexed = indexed.wrapping_add_signed(change);
+        }
     }
 
     fn add_file(&mut self, id: FileId) -> u32 {
@@ -231,6 +236,7 @@ impl Book {
             }
             None => {
                 self.files.push(file);
+                self.in_idle.push(false);
                 self.files.len() as u32 - 1
             }
         };
@@ -240,10 +246,14 @@ impl Book {
 
     /// Once many files are known, gives the number of one that is idle to the next.
     fn forget_idle_file(&mut self) -> Option<u32> {
-        while let Some((id, number)) = self.idle.pop_front() {
+        if self.files.len() < FILES_KEPT {
+            return None;
+        }
+        while let Some(number) = self.idle.pop_front() {
+            self.in_idle[number as usize] = false;
             let file = &self.files[number as usize];
-            if file.id == id && file.live == 0 {
-                self.numbers.remove(&id);
+            if file.live == 0 {
+                self.numbers.remove(&file.id);
                 return Some(number);
             }
         }

@@ -30,7 +30,9 @@ impl<K: Ord + Copy> KeyedHeap<K> {
 
     /// Whether `member` is in the heap.
     pub(crate) fn contains(&self, member: u32) -> bool {
-        self.places.get(member as usize).is_some_and(|p| *p != NONE)
+        // An empty heap need not be looked into: with many members, that is a cache miss.
+        let place = || self.places.get(member as usize);
+        !self.nodes.is_empty() && place().is_some_and(|p| *p != NONE)
     }
 
     /// Adds `member`, or changes its key.

@@ -54,7 +54,7 @@ impl Offsets {
         let place = self.queues.seek(queue, own);
         let next = self.queues.at(place);
         self.queues.insert_at(queue, place, own, range.end());
-        book.count_indexed(queue, 1);
+        book.count_indexed(slot, 1);
         next.is_some_and(|(key, _)| key.offset <= range.end())
     }
 
@@ -70,7 +70,7 @@ impl Offsets {
         let (queue, start) = (entry.home, entry.range().start());
         let removed = self.queues.remove(queue, Key::new(start, slot));
         if removed {
-            book.count_indexed(queue, -1);
+            book.count_indexed(slot, -1);
         }
         removed
     }

@@ -1,6 +1,7 @@
 //! The starvation bound: which queued request has waited longest, and since when.
 
 use crate::book::{Book, Slot, State};
+use crate::settings::PolicyKind;
 use crate::tree::{Forest, Key};
 use presagio_core::Nanos;
 use std::collections::VecDeque;
@@ -14,18 +15,21 @@ const CHUNK: usize = 1024;
 /// Slots looked at per call while adopting requests that were queued before the bound was set.
 const ADOPT: u32 = 256;
 
-/// Queued requests in the order of their arrival. Those that left otherwise are skipped when they come up.
+/// The queued requests of a lane, in the order of their arrival. Those that left otherwise are skipped when
+/// they come up.
 #[derive(Debug, Default)]
 pub(crate) struct Overdue {
     arrivals: VecDeque<Vec<Waiting>>,
     /// How much of the first chunk has been taken.
     taken: usize,
     len: usize,
-    /// Requests that did not come in the order of their arrival: held by the guard, or adopted.
-    /// Keyed by arrival and slot, in tree 0.
+    /// Requests that did not come in the order of their arrival: held by the guard, or adopted. Keyed by
+    /// arrival and slot, in tree 0.
     late: Forest,
     /// Slots that remain to be looked at for requests to adopt.
     adopt: std::ops::Range<u32>,
+    /// The chunk to be cleared of stale entries next.
+    tidy: usize,
 }
 
 impl Overdue {
@@ -35,7 +39,12 @@ impl Overdue {
         self.adopt = 0..book.entries.capacity_used();
     }
 
-    /// A request is queued from now on.
+    /// Whether there are requests that remain to be adopted.
+    pub(crate) fn is_adopting(&self) -> bool {
+        !self.adopt.is_empty()
+    }
+
+    /// A request is queued from now on; the lane has `queued` of them.
     pub(crate) fn add(&mut self, book: &Book, slot: Slot, queued: usize) {
         let waiting = (book.entries[slot].request.arrival, slot);
         match self.arrivals.back().and_then(|chunk| chunk.last()) {
@@ -44,29 +53,20 @@ impl Overdue {
         }
         // One that never leaves must not keep all that came after it in here.
         if self.len > 4 * CHUNK + 2 * queued {
-            self.forget_stale(book);
+            self.tidy_one(book);
         }
     }
 
-    /// Adopts all that remain to be adopted; whether there were any.
-    pub(crate) fn adopt_rest(&mut self, book: &Book) -> bool {
-        let any = !self.adopt.is_empty();
-        while !self.adopt.is_empty() {
-            self.adopt_some(book);
-        }
-        any
-    }
-
-    /// The queued request that has waited longest, and its arrival.
-    pub(crate) fn oldest(&mut self, book: &Book) -> Option<Waiting> {
-        self.adopt_some(book);
-        while self.first().is_some_and(|w| !is_queued(book, w)) {
+    /// The queued request of lane `kind` that has waited longest, and its arrival.
+    pub(crate) fn oldest(&mut self, book: &Book, kind: PolicyKind) -> Option<Waiting> {
+        self.adopt_some(book, kind);
+        while self.first().is_some_and(|w| !is_queued(book, w, kind)) {
             self.take_first();
         }
         let late = loop {
             let first = self.late.first(0).map(|(key, _)| key);
             match first.map(|key| (Nanos(key.offset), key.name)) {
-                Some(waiting) if !is_queued(book, waiting) => {
+                Some(waiting) if !is_queued(book, waiting, kind) => {
                     self.late.remove(0, Key::new(waiting.0.0, waiting.1));
                 }
                 found => break found,
@@ -103,35 +103,55 @@ impl Overdue {
     fn take_first(&mut self) {
         self.taken += 1;
         self.len -= 1;
-        if self.arrivals.front().is_some_and(|c| c.len() == self.taken) {
+        self.drop_spent_chunks();
+    }
+
+    fn drop_spent_chunks(&mut self) {
+        while self.arrivals.front().is_some_and(|c| c.len() <= self.taken) {
             self.arrivals.pop_front();
             self.taken = 0;
+            self.tidy = self.tidy.saturating_sub(1);
         }
     }
 
-    fn forget_stale(&mut self, book: &Book) {
-        let old = std::mem::take(&mut self.arrivals);
-        let taken = std::mem::take(&mut self.taken);
-        self.len = 0;
-        for waiting in old.into_iter().flatten().skip(taken) {
-            if is_queued(book, waiting) {
-                self.append(waiting);
-            }
+    /// Clears one chunk behind the first of what has left: a little at each arrival, so that nobody pauses.
+    fn tidy_one(&mut self, book: &Book) {
+        // The last chunk is still being filled, and the first is taken from.
+        let end = self.arrivals.len().saturating_sub(1);
+        self.tidy = if self.tidy + 1 < end {
+            self.tidy + 1
+        } else {
+            1
+        };
+        if self.tidy >= end {
+            return;
+        }
+        let chunk = &mut self.arrivals[self.tidy];
+        let before = chunk.len();
+        chunk.retain(|&(arrival, slot)| {
+            let entry = &book.entries[slot];
+            entry.state == State::Queued && entry.request.arrival == arrival
+        });
+        chunk.shrink_to_fit();
+        self.len -= before - chunk.len();
+        if chunk.is_empty() {
+            self.arrivals.remove(self.tidy);
         }
     }
 
-    fn adopt_some(&mut self, book: &Book) {
+    fn adopt_some(&mut self, book: &Book, kind: PolicyKind) {
         let some = self.adopt.start..(self.adopt.start + ADOPT).min(self.adopt.end);
         self.adopt.start = some.end;
         for slot in some {
-            if book.entries[slot].state == State::Queued {
-                self.add_late((book.entries[slot].request.arrival, slot));
+            let waiting = (book.entries[slot].request.arrival, slot);
+            if is_queued(book, waiting, kind) {
+                self.add_late(waiting);
             }
         }
     }
 }
 
-fn is_queued(book: &Book, (arrival, slot): Waiting) -> bool {
+fn is_queued(book: &Book, (arrival, slot): Waiting, kind: PolicyKind) -> bool {
     let entry = &book.entries[slot];
-    entry.state == State::Queued && entry.request.arrival == arrival
+    entry.state == State::Queued && entry.lane == kind && entry.request.arrival == arrival
 }

@@ -62,13 +62,10 @@ pub struct Scheduler {
     guard: Guard,
     /// The last is the current one and takes what arrives; the others are running dry.
     lanes: Vec<Lane>,
-    overdue: Overdue,
     batches: Arena<InFlight, 512>,
     counters: Counters,
     queued: usize,
     in_flight: usize,
-    /// Requests in lanes, that is queued but not held.
-    free_to_go: usize,
     /// Reused between calls.
     chosen: Vec<Slot>,
     freed: Vec<Slot>,
@@ -78,6 +75,8 @@ pub struct Scheduler {
 struct Lane {
     kind: PolicyKind,
     policy: Box<dyn Policy>,
+    /// Its queued requests by arrival, if there is a starvation bound.
+    overdue: Overdue,
     /// Batches of this lane that are in flight.
     batches: usize,
 }
@@ -87,8 +86,16 @@ impl Lane {
         Lane {
             kind: settings.policy,
             policy: policy::build(settings),
+            overdue: Overdue::default(),
             batches: 0,
         }
+    }
+}
+
+impl Lane {
+    /// Whether a request that it dispatched now, if we knew of it, may be overdue.
+    fn may_have_overdue(&self) -> bool {
+        self.overdue.is_adopting() && self.policy.len() > 0 && !self.policy.is_busy()
     }
 }
 
@@ -108,12 +115,10 @@ impl Scheduler {
             book: Book::default(),
             guard: Guard::default(),
             lanes: vec![Lane::new(&settings)],
-            overdue: Overdue::default(),
             batches: Arena::default(),
             counters: Counters::default(),
             queued: 0,
             in_flight: 0,
-            free_to_go: 0,
             chosen: Vec::new(),
             freed: Vec::new(),
             settings,
@@ -143,7 +148,9 @@ impl Scheduler {
             self.change_lane();
         }
         if old.starvation_bound.is_none() && self.settings.starvation_bound.is_some() {
-            self.overdue.adopt_all(&self.book);
+            for lane in &mut self.lanes {
+                lane.overdue.adopt_all(&self.book);
+            }
         }
         Ok(())
     }
@@ -192,9 +199,10 @@ impl Scheduler {
                 Choice::Idle => {}
             }
         }
-        if self.overdue.adopt_rest(&self.book) {
-            // There is nothing else to do, and one of them may be due before anything that we know of.
-            return self.next(now);
+        let bounded = self.settings.starvation_bound.is_some();
+        if bounded && self.lanes.iter().any(Lane::may_have_overdue) {
+            // One of those that are not adopted yet may be due before anything that we know of.
+            wait = now;
         }
         match overdue.map_or(wait, |o| o.0.min(wait)) {
             Nanos::MAX => Next::Idle,
@@ -249,7 +257,6 @@ impl Scheduler {
         let Lane { kind, policy, .. } = &mut self.lanes[lane];
         let kind = *kind;
         policy.remove(&mut self.book, slot);
-        self.free_to_go -= 1;
         let (cell, at) = self.cell_of(slot, kind);
         cell.cancelled(at);
         self.leave(slot, now);
@@ -339,9 +346,9 @@ impl Scheduler {
         if !indexed {
             self.guard.list(&mut self.book, arrival.slot);
         }
-        self.free_to_go += 1;
         if self.settings.starvation_bound.is_some() {
-            self.overdue.add(&self.book, arrival.slot, self.free_to_go);
+            let queued = lane.policy.len();
+            lane.overdue.add(&self.book, arrival.slot, queued);
         }
     }
 
@@ -385,13 +392,14 @@ impl Scheduler {
         lane.expect("a lane goes when none of its requests is queued")
     }
 
-    /// The request that has waited longest and when it will have waited too long, unless its policy
-    /// dispatches nothing now anyway.
+    /// The request that has waited longest and when it will have waited too long, among the lanes that
+    /// dispatch anything now.
     fn next_overdue(&mut self) -> Option<(Nanos, Slot)> {
         let bound = self.settings.starvation_bound?;
-        let (arrival, slot) = self.overdue.oldest(&self.book)?;
-        let busy = self.lanes[self.lane_of(slot)].policy.is_busy();
-        (!busy).then_some((arrival + bound, slot))
+        let lanes = self.lanes.iter_mut().filter(|l| !l.policy.is_busy());
+        let oldest = lanes.filter_map(|l| l.overdue.oldest(&self.book, l.kind));
+        let (arrival, slot) = oldest.min()?;
+        Some((arrival + bound, slot))
     }
 
     fn dispatch_overdue(&mut self, slot: Slot, now: Nanos) -> Next {
@@ -419,7 +427,6 @@ impl Scheduler {
             .collect();
         let parts = Batch { parts };
         self.queued -= requests;
-        self.free_to_go -= requests;
         self.in_flight += requests;
         let bytes = parts.range().len();
         let (cell, at) = self.cell_of(chosen[0], kind);

@@ -1,12 +1,16 @@
 //! What a scheduler has seen and done, readable from any thread at any time.
 //!
 //! There is one cell per combination of file, operation, queue id and policy that occurred; a view by any of
-//! these is the merge of its cells. Only the scheduler writes, with plain loads and stores of atomics, so
-//! that counting costs the same whether anybody reads or not.
+//! these is the merge of its cells. Only the scheduler writes, with plain loads and stores of atomics, and
+//! readers take no lock that it needs to count.
 
 use crate::settings::PolicyKind;
 use presagio_core::{FileId, Histogram, IdHashMap, Nanos, Op, QueueId};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
 use std::sync::{Arc, OnceLock, RwLock};
 
 /// What a cell counts. `file` is `None` in the cells that gather all files beyond the number kept apart.
@@ -67,20 +71,24 @@ pub struct Statistics {
 impl Statistics {
     /// The figures of every cell, sorted by key.
     pub fn cells(&self) -> Vec<(CellKey, Figures)> {
-        let cells = self.cells.read().unwrap_or_else(|e| e.into_inner());
-        let mut all: Vec<_> = cells.iter().map(|(k, c)| (*k, c.figures())).collect();
+        let mut all: Vec<_> = self.list().iter().map(|(k, c)| (*k, c.figures())).collect();
         all.sort_by_key(|cell| cell.0);
         all
     }
 
     /// The merged figures of the cells that `wanted` picks, for example all of one file.
     pub fn view(&self, wanted: impl Fn(&CellKey) -> bool) -> Figures {
-        let cells = self.cells.read().unwrap_or_else(|e| e.into_inner());
         let mut merged = Figures::default();
-        for (_, cell) in cells.iter().filter(|(key, _)| wanted(key)) {
+        for (_, cell) in self.list().iter().filter(|(key, _)| wanted(key)) {
             merged.merge(&cell.figures());
         }
         merged
+    }
+
+    /// The cells there are now. The lock is held only to copy the list: a scheduler that adds a cell does
+    /// not wait for figures to be computed.
+    fn list(&self) -> Vec<(CellKey, Cell)> {
+        self.cells.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     /// The figures of everything together.
@@ -264,13 +272,22 @@ impl Recent {
             self.run.store(run + 1, Relaxed);
         } else {
             buckets.add(run);
-            self.run.store(bucket << RUN_BITS | 1, Relaxed);
+            self.run.store(bucket << RUN_BITS | 1, Release);
         }
     }
 
     fn read(&self, buckets: &Buckets) -> Histogram {
-        let run = self.run.load(Relaxed);
-        buckets.read_with(&self.extent, run)
+        let read = || {
+            let run = self.run.load(Acquire);
+            let histogram = buckets.read_with(&self.extent, run);
+            fence(Acquire);
+            // If the run was moved to the buckets meanwhile, it may have been counted twice.
+            let same = self.run.load(Relaxed) >> RUN_BITS == run >> RUN_BITS;
+            (histogram, same)
+        };
+        // A writer that is always faster than us gets away with a slight error.
+        let mut tries = (0..8).map(|_| read());
+        tries.find(|(_, same)| *same).unwrap_or_else(read).0
     }
 }
 

@@ -98,7 +98,11 @@ impl Aioli {
     fn serve(&mut self, book: &mut Book, home: u32, out: &mut Vec<Slot>) {
         let given = self.queues.dispatch(book, home, self.step, out);
         let (used, left) = match self.turn {
-            Some(turn) => (turn.used + given.bytes, turn.left - given.bytes),
+            // Where requests overlap, another one than was looked at may have left, a larger one.
+            Some(turn) => (
+                turn.used + given.bytes,
+                turn.left.saturating_sub(given.bytes),
+            ),
             None => (given.bytes, given.left),
         };
         self.turn = Some(Turn {
@@ -184,9 +188,12 @@ impl Policy for Aioli {
     fn configure(&mut self, _book: &Book, settings: &Settings) {
         self.synchronous = settings.aioli_synchronous;
         let step = self.step;
-        self.queues
-            .configure(settings, settings.aioli_quantum, |_| step);
-        self.queues.homes().for_each(|home| self.place(home));
+        if self
+            .queues
+            .configure(settings, settings.aioli_quantum, |_| step)
+        {
+            self.queues.homes().for_each(|home| self.place(home));
+        }
     }
 
     fn forget(&mut self, home: u32) {

@@ -87,11 +87,13 @@ impl Policy for Mlf {
 
     fn configure(&mut self, _book: &Book, settings: &Settings) {
         let turns = &self.turns;
-        self.queues
-            .configure(settings, settings.mlf_quantum, |home| {
-                turns.last_visit(home)
-            });
-        self.queues.homes().for_each(|home| self.place(home));
+        let step_of = |home| turns.last_visit(home);
+        if self
+            .queues
+            .configure(settings, settings.mlf_quantum, step_of)
+        {
+            self.queues.homes().for_each(|home| self.place(home));
+        }
     }
 
     fn forget(&mut self, home: u32) {

@@ -98,22 +98,24 @@ impl QuantaQueues {
         }
     }
 
-    /// Takes over parameters; `step_of` a queue is its step now.
+    /// Takes over parameters; `step_of` a queue is its step now. Whether quanta changed.
     pub(crate) fn configure(
         &mut self,
         settings: &Settings,
         quantum: u64,
         step_of: impl Fn(u32) -> u64,
-    ) {
+    ) -> bool {
         self.wait = settings.wait;
         self.limits = Limits::of(settings);
-        if quantum != self.quantum {
-            self.quantum = quantum;
-            for (home, queue) in self.queues.iter_mut().enumerate() {
-                queue.count_to(step_of(home as u32));
-                queue.growth = quantum;
-            }
+        if quantum == self.quantum {
+            return false;
         }
+        self.quantum = quantum;
+        for (home, queue) in self.queues.iter_mut().enumerate() {
+            queue.count_to(step_of(home as u32));
+            queue.growth = quantum;
+        }
+        true
     }
 
     /// The numbers of all queues.
@@ -257,8 +259,9 @@ impl QuantaQueues {
         queue.count_to(step);
         queue.requests -= out.len() as u32;
         let kept = queue.fronts.pop();
-        if kept.is_some_and(|kept| kept.end != front.end) {
-            // Less has left than it promised: what remains comes before the others.
+        let what = |f: &Front| (f.end, f.requests, f.bases);
+        if kept.is_some_and(|kept| what(&kept) != what(&front)) {
+            // Other requests have left than it promised: what remains comes before the others.
             queue.fronts.clear();
         }
         queue.remember(&front);

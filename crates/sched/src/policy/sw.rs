@@ -22,6 +22,10 @@ pub(crate) struct Sw {
     order: BTreeMap<(Nanos, AppId), u32>,
     offsets: Offsets,
     window: Nanos,
+    /// The start of the latest window, and of the latest one before the length was last changed: what
+    /// arrives from then on is not in an earlier one.
+    latest: Nanos,
+    floor: Nanos,
     limits: Limits,
     len: usize,
 }
@@ -33,6 +37,8 @@ impl Sw {
             order: BTreeMap::new(),
             offsets: Offsets::default(),
             window: settings.sw_window,
+            latest: Nanos::ZERO,
+            floor: Nanos::ZERO,
             limits: Limits::of(settings),
             len: 0,
         }
@@ -73,7 +79,11 @@ impl Policy for Sw {
     fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let request = &book.entries[slot].request;
-        let window = Nanos(request.arrival.0 / self.window.0 * self.window.0);
+        let mut window = Nanos(request.arrival.0 / self.window.0 * self.window.0);
+        if request.arrival >= self.floor {
+            window = window.max(self.floor);
+        }
+        self.latest = self.latest.max(window);
         let groups = &mut self.groups;
         let group = *self
             .order
@@ -108,7 +118,10 @@ impl Policy for Sw {
     }
 
     fn configure(&mut self, _book: &Book, settings: &Settings) {
-        self.window = settings.sw_window;
+        if settings.sw_window != self.window {
+            self.window = settings.sw_window;
+            self.floor = self.latest;
+        }
         self.limits = Limits::of(settings);
     }
 
