@@ -28,7 +28,8 @@ pub struct EngineConfig {
     pub settings: Settings,
     /// Who dispatches (not looked at by [`Engine::start_pull`](crate::Engine::start_pull)).
     pub dispatch: DispatchBy,
-    /// No batch is dispatched while this many requests are in flight or more; NOOP ignores it.
+    /// No batch is dispatched while this many requests are in flight or more. It does not hold while the
+    /// policy is NOOP, also not for what an earlier policy had queued.
     pub in_flight_max: Option<usize>,
     /// Most requests that may be queued: submitted and not dispatched.
     pub queue_max: Option<usize>,

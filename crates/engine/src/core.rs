@@ -9,6 +9,7 @@ use crate::inbox::Inbox;
 use crate::sync::ThreadId;
 use presagio_core::{Nanos, Request};
 use presagio_sched::{Next, PolicyKind, Rejected, Scheduler, Settings, SettingsError, Ticket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The state of an engine.
 pub(crate) struct Core {
@@ -86,10 +87,18 @@ impl Core {
         if let Some(directory) = &mut self.directory {
             directory.arrived(&request, ticket);
         }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.arrival(&request);
-        }
+        self.record(&request);
         Ok(ticket)
+    }
+
+    /// The only foreign code that runs under the lock: what it does must not take the engine with it.
+    fn record(&mut self, request: &Request) {
+        if let Some(recorder) = &mut self.recorder {
+            let recorded = catch_unwind(AssertUnwindSafe(|| recorder.arrival(request)));
+            if recorded.is_err() {
+                self.recorder = None;
+            }
+        }
     }
 
     /// Everything that lies in the inbox arrives, at the moments at which it was left there. Says whether

@@ -25,7 +25,7 @@ pub trait Service: Send + Sync {
 /// What wants to know of each request that arrives (a trace).
 pub trait Recorder: Send {
     /// `request` was accepted, at `request.arrival`. Called in order of arrival, under the engine's lock:
-    /// it should only buffer, and must not call the engine.
+    /// it should only buffer, and must not call the engine. One that panics is dropped, and the engine goes on.
     fn arrival(&mut self, request: &Request);
 }
 
@@ -327,6 +327,18 @@ impl Shared {
         self.room.notify_all();
         self.ready.notify_all();
         left
+    }
+
+    /// The calling thread ends: nothing is accepted or dispatched from now on, and what is queued waits for
+    /// [`Shared::close`].
+    pub(crate) fn stop(&self) {
+        let mut core = lock(&self.core);
+        self.inbox.close();
+        core.closed = true;
+        core.dispatcher = core.dispatcher.filter(|thread| *thread != me());
+        self.room.notify_all();
+        self.ready.notify_all();
+        self.quiet.notify_all();
     }
 
     fn wait_for_quiet(&self) {

@@ -6,7 +6,7 @@
 
 use crate::core::Core;
 use crate::engine::{Engine, Exit, Service};
-use crate::sync::{MutexGuard, lock, me};
+use crate::sync::{MutexGuard, me};
 use presagio_core::Nanos;
 use presagio_sched::{Batch, Next};
 
@@ -145,13 +145,14 @@ impl Drop for StepDown<'_> {
     }
 }
 
-/// A service that panics on the engine's own thread ends it; submitters are told so instead of waiting.
+/// A service that panics on the engine's own thread ends it; submitters are told so instead of waiting, and
+/// `shutdown` gives back what is queued.
 struct CloseOnPanic<'a>(&'a Engine);
 
 impl Drop for CloseOnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() && !lock(&self.0.shared.core).closed {
-            self.0.shared.close();
+        if std::thread::panicking() {
+            self.0.shared.stop();
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) use shuttle::{
     thread::{Builder, JoinHandle, ThreadId, current},
 };
 
-/// Takes a lock. A panic of somebody who held it (a recorder's, say) does not spread: no method of ours
-/// leaves the state half changed.
+/// Takes a lock. A panic of somebody who held it would be a fault of ours, since foreign code that runs under
+/// it is caught; it must not spread to every other thread of the service all the same.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

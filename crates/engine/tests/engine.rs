@@ -405,7 +405,59 @@ fn a_service_that_panics_on_the_thread_closes_the_engine() {
     });
     engine.submit(request(0)).unwrap();
     until(|| matches!(engine.submit(request(1)), Err(SubmitError::Closed(_))));
-    assert!(engine.shutdown().is_empty());
+    engine.shutdown();
+}
+
+#[test]
+fn what_is_queued_when_a_service_panics_is_given_back_by_shutdown() {
+    let (started, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let engine = start(config(DispatchBy::Thread), move |_, batch| {
+        let _ = wait.lock().unwrap().recv();
+        std::panic::resume_unwind(Box::new(batch.file()));
+    });
+    for id in 0..100 {
+        engine.submit(request(id)).unwrap();
+    }
+    until(|| engine.in_flight() == 1);
+    started.send(()).unwrap();
+    let late = AtomicUsize::new(0);
+    until(|| match engine.submit(request(100)) {
+        Ok(_) => late.fetch_add(1, Ordering::SeqCst) == usize::MAX,
+        Err(_) => true,
+    });
+    assert_eq!(engine.shutdown().len(), 99 + late.into_inner());
+}
+
+/// Panics at the third request.
+struct Fragile(usize);
+
+impl Recorder for Fragile {
+    fn arrival(&mut self, _request: &Request) {
+        self.0 += 1;
+        if self.0 == 3 {
+            std::panic::resume_unwind(Box::new(()));
+        }
+    }
+}
+
+#[test]
+fn a_recorder_that_panics_is_dropped_and_nothing_else_is_lost() {
+    for dispatch in [DispatchBy::Caller, DispatchBy::Thread] {
+        let served = Arc::new(AtomicUsize::new(0));
+        let counted = served.clone();
+        let engine = start(config(dispatch), move |engine, batch| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            finish_all(engine, &batch);
+        });
+        engine.record(Some(Box::new(Fragile(0))));
+        for id in 0..10 {
+            engine.submit_detached(request(id)).unwrap();
+        }
+        until(|| served.load(Ordering::SeqCst) == 10);
+        assert!(engine.record(None).is_none());
+        assert!(engine.shutdown().is_empty());
+    }
 }
 
 #[test]

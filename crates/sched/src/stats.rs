@@ -152,10 +152,20 @@ pub(crate) struct Cell {
 }
 
 /// Cells side by side: what most arrivals touch is one cache line per cell, next to its neighbours'.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Block {
-    hot: [HotCell; BLOCK],
-    cold: [ColdCell; BLOCK],
+    hot: Box<[HotCell]>,
+    cold: Box<[ColdCell]>,
+}
+
+impl Default for Block {
+    /// Made on the heap, cell by cell: a whole block is too large for a small stack.
+    fn default() -> Self {
+        Block {
+            hot: (0..BLOCK).map(|_| HotCell::default()).collect(),
+            cold: (0..BLOCK).map(|_| ColdCell::default()).collect(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
