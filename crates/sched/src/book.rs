@@ -330,3 +330,38 @@ impl Fifo {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_core::RequestId;
+
+    fn visit(book: &mut Book, file: u64) -> u32 {
+        let request = Request::new(RequestId(0), FileId(file), Op::Read, Range::at(0, 1));
+        let (number, _) = book.file_number(request.file);
+        let slot = book.enter(&request, number, Nanos::ZERO).slot;
+        book.strike(slot);
+        number
+    }
+
+    #[test]
+    fn a_file_that_is_idle_again_and_again_is_listed_once() {
+        let mut book = Book::default();
+        for _ in 0..1000 {
+            visit(&mut book, 7);
+        }
+        assert_eq!(book.idle.len(), 1);
+    }
+
+    #[test]
+    fn a_new_file_beyond_the_number_kept_takes_the_place_of_one_idle_for_long() {
+        let mut book = Book::default();
+        for file in 0..FILES_KEPT as u64 {
+            visit(&mut book, file);
+        }
+        assert_eq!(visit(&mut book, u64::MAX), 0);
+        assert_eq!(book.files.len(), FILES_KEPT);
+        assert_eq!(visit(&mut book, u64::MAX), 0);
+        assert_ne!(visit(&mut book, 0), 0, "its number was given away");
+    }
+}

@@ -9,7 +9,8 @@
 //!
 //! It is a state machine: no threads, no clock, no I/O. Time is an argument, and the same calls always give
 //! the same answers. Submitting, choosing, cancelling and finishing a request take O(log n) in the number of
-//! requests and of files. `presagio-engine` puts threads and a clock around it.
+//! requests and of files, amortised, and once more for each unfinished request that it conflicts with.
+//! `presagio-engine` puts threads and a clock around it.
 //!
 //! Where things are: `scheduler` is the way of a request; `policy` has one file per algorithm; `book`
 //! holds the requests; `guard` keeps the order of overlapping ones; `offsets`, `tree`, `heap` and `arena` are

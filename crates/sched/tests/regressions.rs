@@ -181,3 +181,72 @@ fn more_queues_than_memory_could_hold_are_refused() {
         assert!(settings.check().is_err());
     }
 }
+
+/// aIOLi looked at one virtual request to see whether it fits the rest of the turn's quantum, and a larger one
+/// left, with an older read that the guard had just freed: the rest fell below zero.
+#[test]
+fn a_turn_is_not_overdrawn_by_an_older_read_that_is_freed_meanwhile() {
+    let mut audited = Audited::new(Settings {
+        batch_bytes_max: 33,
+        aioli_quantum: 14,
+        aioli_synchronous: false,
+        wait: Nanos(0),
+        ..Settings::new(PolicyKind::Aioli)
+    });
+    let blocker = audited.submit(write(1, 28, 21)).unwrap();
+    audited.submit(read(1, 14, 21)).unwrap();
+    audited.next();
+    for (offset, len) in [(14, 7), (0, 14), (14, 3)] {
+        audited.submit(read(1, offset, len)).unwrap();
+    }
+    audited.next();
+    audited.submit(read(1, 0, 7)).unwrap();
+    audited.finish(blocker);
+    audited.next();
+    audited.submit(read(1, 7, 7)).unwrap();
+    audited.next();
+    audited.settle();
+}
+
+/// The oldest request was in a lane that waits for its batch; that hid the bound from all other lanes.
+#[test]
+fn a_lane_that_waits_for_its_batch_does_not_hide_the_bound_from_the_others() {
+    let settings = Settings {
+        queues: 2,
+        starvation_bound: Some(Nanos(10)),
+        ..Settings::new(PolicyKind::Aioli)
+    };
+    let mut scheduler = Scheduler::new(settings.clone()).unwrap();
+    scheduler.submit(read(1, 0, 512), Nanos(0)).unwrap();
+    assert!(matches!(scheduler.next(Nanos(1)), Next::Dispatch(_)));
+    scheduler.submit(read(1, 9000, 512), Nanos(2)).unwrap();
+    let twins = Settings {
+        policy: PolicyKind::Twins,
+        twins_window: Nanos::from_secs(10),
+        ..settings
+    };
+    scheduler.configure(twins, Nanos(3)).unwrap();
+    let mut other = read(2, 0, 512);
+    other.queue = QueueId(1);
+    scheduler.submit(other, Nanos(4)).unwrap();
+    assert!(matches!(scheduler.next(Nanos(1000)), Next::Dispatch(_)));
+}
+
+/// With a longer window, newcomers fell into a window that began before those that were queued.
+#[test]
+fn a_longer_sw_window_lets_nobody_overtake() {
+    let settings = Settings {
+        sw_window: Nanos(300),
+        ..Settings::new(PolicyKind::Sw)
+    };
+    let mut audited = Audited::new(settings.clone());
+    audited.now = Nanos(1500);
+    let older = audited.submit(read(1, 0, 512)).unwrap();
+    audited.configure(Settings {
+        sw_window: Nanos(1000),
+        ..settings
+    });
+    audited.now = Nanos(1600);
+    let newer = audited.submit(read(1, 9000, 512)).unwrap();
+    assert_eq!(audited.dispatch_all(), [[older], [newer]]);
+}
