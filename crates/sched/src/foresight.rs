@@ -302,7 +302,9 @@ impl Foresight {
     /// Whether the selected batch should wait for a larger predicted aggregation, and until when.
     ///
     /// W = Time_diff(P₁ … P_M) − (T_K − min AT(R₁ … R_N)), Eq. 4.3 and 4.4: as long as the predicted
-    /// aggregation takes to arrive, less what has passed since the batch's first request arrived.
+    /// aggregation takes to arrive, less what has passed since the batch's first request arrived. To that we
+    /// add what a request may be late and still be the predicted one: it would be a pity to have waited in
+    /// vain for one that comes a moment later. The wait ends early when the last one arrives.
     pub(crate) fn expect(
         &self,
         entries: &Arena<Entry, 512>,
@@ -328,9 +330,10 @@ impl Foresight {
         let number = largest?;
         let group = self.group(number);
         let missing = group.requests.checked_sub(slots.len() as u32)?;
-        let wait = (group.last - group.first).since(now.since(first_arrival));
+        let lasts = group.last - group.first;
+        let wait = lasts.since(now.since(first_arrival));
         (missing > 0 && wait > Nanos::ZERO).then(|| Expectation {
-            until: now + wait,
+            until: now + wait + self.allowance(lasts),
             group: number,
             missing,
         })

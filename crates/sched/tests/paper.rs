@@ -415,13 +415,13 @@ fn three_arrive(scheduler: &mut Scheduler, start: Nanos) -> Result<usize, Next> 
 fn a_larger_predicted_aggregation_is_waited_for_as_long_as_eq_4_3_says_and_leaves_as_one_batch() {
     for policy in FORESIGHTED {
         let mut scheduler = foresighted(policy, predictions());
-        // Time_diff is 4 ms, the first request arrived 2 ms ago: W = 2 ms.
+        // Time_diff is 4 ms, the first request arrived 2 ms ago: W = 2 ms. One may be 0.7 ms late.
         let decision = three_arrive(&mut scheduler, us(5));
-        assert_eq!(decision, Err(Next::WaitUntil(us(4_005))), "{policy}");
+        assert_eq!(decision, Err(Next::WaitUntil(us(4_705))), "{policy}");
         scheduler.submit(part(3), us(3_100)).unwrap();
-        assert_eq!(scheduler.next(us(3_100)), Next::WaitUntil(us(4_005)));
-        scheduler.submit(part(4), us(4_005)).unwrap();
-        assert_eq!(serve_one(&mut scheduler, us(4_005)), Ok(5), "{policy}");
+        assert_eq!(scheduler.next(us(3_100)), Next::WaitUntil(us(4_705)));
+        scheduler.submit(part(4), us(4_300)).unwrap();
+        assert_eq!(serve_one(&mut scheduler, us(4_300)), Ok(5), "{policy}");
     }
 }
 
@@ -448,7 +448,7 @@ fn a_batch_waits_once_and_what_comes_too_late_goes_by_itself() {
         };
         let mut scheduler = foresighted(policy, predictions().chain([later]));
         assert!(three_arrive(&mut scheduler, us(5)).is_err());
-        assert_eq!(serve_one(&mut scheduler, us(4_005)), Ok(3), "{policy}");
+        assert_eq!(serve_one(&mut scheduler, us(4_705)), Ok(3), "{policy}");
         scheduler.submit(part(3), us(9_000)).unwrap();
         scheduler.submit(part(4), us(9_000)).unwrap();
         assert_eq!(serve_one(&mut scheduler, us(9_000)), Ok(2), "{policy}");
@@ -461,7 +461,7 @@ fn a_wait_that_has_brought_some_of_the_missing_requests_is_not_repeated() {
         let mut scheduler = foresighted(policy, predictions());
         assert!(three_arrive(&mut scheduler, us(5)).is_err());
         scheduler.submit(part(3), us(3_000)).unwrap();
-        assert_eq!(serve_one(&mut scheduler, us(4_005)), Ok(4), "{policy}");
+        assert_eq!(serve_one(&mut scheduler, us(4_705)), Ok(4), "{policy}");
     }
 }
 
@@ -473,9 +473,9 @@ fn a_batch_whose_oldest_request_is_cancelled_while_it_waits_does_not_wait_again(
         let oldest = scheduler.submit(part(0), us(5)).unwrap();
         scheduler.submit(part(1), us(1_005)).unwrap();
         scheduler.submit(part(2), us(2_005)).unwrap();
-        assert_eq!(scheduler.next(us(2_005)), Next::WaitUntil(us(4_005)));
+        assert_eq!(scheduler.next(us(2_005)), Next::WaitUntil(us(4_705)));
         assert!(scheduler.cancel(oldest, us(2_500)).is_some());
-        assert_eq!(serve_one(&mut scheduler, us(4_005)), Ok(2), "{policy}");
+        assert_eq!(serve_one(&mut scheduler, us(4_705)), Ok(2), "{policy}");
     }
 }
 
@@ -498,7 +498,7 @@ fn predictions_serve_again_in_the_next_time_step() {
             let decision = three_arrive(&mut scheduler, start);
             assert_eq!(
                 decision,
-                Err(Next::WaitUntil(start + us(4_000))),
+                Err(Next::WaitUntil(start + us(4_700))),
                 "{policy}, time step {step}"
             );
             scheduler.submit(part(3), start + us(3_000)).unwrap();
