@@ -2,9 +2,11 @@
 #
 # Needs Rust, gcc and make; `make test` installs the rest by name (see TEST_NEEDS).
 
-PRESAGIO  := target/release/presagio
-DEMO_DIR  := target/demo
-CLI_DOCS  := target/cli-docs
+# Where cargo builds, also when the environment says so.
+TARGET    := $(or $(CARGO_TARGET_DIR),target)
+PRESAGIO  := $(TARGET)/release/presagio
+DEMO_DIR  := $(TARGET)/demo
+CLI_DOCS  := $(TARGET)/cli-docs
 
 # Passed on to every bench: make bench BENCH_FLAGS=--strict
 BENCH_FLAGS :=
@@ -20,17 +22,22 @@ help: ## list what can be made
 demo: build ## build everything, then compare the scheduling policies on this disk
 	@mkdir -p $(DEMO_DIR)
 	@echo
-	@echo "Many processes read one file at the same time, each its own blocks: small requests, in whatever"
-	@echo "order they come. A scheduler that waits for neighbours can serve many of them with one operation."
-	@echo "Here are ten scheduling policies with the same requests, on this disk."
+	@echo "Many processes read one file at the same time, each its own blocks: small"
+	@echo "requests, in whatever order they come. A scheduler that puts neighbours"
+	@echo "together serves many of them with one operation."
+	@echo "Here are ten policies with the same requests, on this disk."
 	@echo
 	@$(PRESAGIO) sched compare $(DEMO_DIR)
 	@echo
 	@echo "What to try next:"
-	@echo "  $(PRESAGIO) sched list                          what do these policies do?"
-	@echo "  $(PRESAGIO) sched compare DIR --op write        the same with writes, on the storage of DIR"
-	@echo "  $(PRESAGIO) sched compare DIR --pattern random  where there is nothing to aggregate"
-	@echo "  $(PRESAGIO) bench sched                         what does the scheduler itself cost?"
+	@echo "  $(PRESAGIO) sched list"
+	@echo "      what do these policies do?"
+	@echo "  $(PRESAGIO) sched compare DIR --op write"
+	@echo "      the same with writes, on the storage of DIR"
+	@echo "  $(PRESAGIO) sched compare DIR --pattern random"
+	@echo "      where there is nothing to aggregate"
+	@echo "  $(PRESAGIO) bench sched"
+	@echo "      what does the scheduler itself cost?"
 
 build: ## build everything in release mode
 	cargo build --release --workspace
@@ -74,7 +81,7 @@ bench: build ## measure every part and hold it against its bars
 	done; \
 	exit $$status
 
-docs-cli: build ## write manual pages and shell completions to target/cli-docs
+docs-cli: build ## write manual pages and shell completions
 	@mkdir -p $(CLI_DOCS)
 	$(PRESAGIO) man $(CLI_DOCS)/man1
 	for shell in bash zsh fish; do $(PRESAGIO) completions $$shell > $(CLI_DOCS)/presagio.$$shell; done

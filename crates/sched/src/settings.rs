@@ -148,7 +148,7 @@ impl Settings {
     /// The largest `queues`: something is kept for each.
     pub const QUEUES_MAX: u32 = 1 << 20;
 
-    /// The defaults for `policy`: guard on, no starvation bound, AGIOS's values for its parameters.
+    /// The defaults for `policy`: guard on, no starvation bound, aIOLi synchronous as published.
     pub fn new(policy: PolicyKind) -> Settings {
         Settings {
             policy,
