@@ -11,10 +11,14 @@ CLI_DOCS  := $(TARGET)/cli-docs
 # Passed on to every bench: make bench BENCH_FLAGS=--strict
 BENCH_FLAGS :=
 
+# Property tests draw the same streams in every run of `make test`, so that a change is judged by what it
+# changes; `make soak` draws others, and more of them.
+SEED := 20260101
+
 # What the tests need beyond Rust, as command:debian-package.
 TEST_NEEDS := gcc:build-essential valgrind:valgrind
 
-.PHONY: help demo build test test-needs lint lint-needs bench docs-cli clean
+.PHONY: help demo build test soak test-needs lint lint-needs bench docs-cli clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -44,8 +48,11 @@ build: ## build everything in release mode
 
 # The model checker replaces the engine's locks and threads, hence a build of its own.
 test: test-needs ## install what the tests need, run all of them
-	cargo test --workspace
+	PROPTEST_RNG_SEED=$(SEED) cargo test --workspace
 	cargo test -p presagio-engine --features shuttle --test model
+
+soak: test-needs ## property tests with other streams than make test, and twenty times as many
+	PROPTEST_CASES=5000 cargo test --release -p presagio-core -p presagio-sched
 
 test-needs:
 	@missing=; \

@@ -14,35 +14,42 @@
  *
  * Errors. Every call that fails returns false and says why in one line on standard error, which starts
  * with "agios:" (set the environment variable AGIOS_QUIET to silence them), and in agios_last_error().
- * No argument makes a call crash or hang, except a pointer that is neither NULL nor valid.
+ * After 20 lines about one kind of fault a line says that further ones are only counted, and agios_exit
+ * says how many there were; agios_last_error() always has the reason. No argument makes a call crash or
+ * hang, except a pointer that is neither NULL nor valid.
  *
  * Threads. All functions may be called from any thread, and from inside the callbacks. There is one
  * scheduler per process. After a fork() the child cannot use it: its calls return false.
  *
- * Configuration. A file in libconfig's syntax; all keys are optional and stand in one group:
+ * Configuration. A file in libconfig's syntax. All keys are optional; this is what they are if not set (the
+ * file crates/capi/agios.conf of the sources says the same and can be copied):
  *
  *     library_options: {
- *         default_algorithm = "SJF"           NOOP TO TO-agg SJF MLF aIOLi SW TWINS WFQ HBRR
- *         trace = false                       write a trace of all requests as they arrive
- *         trace_file_prefix = "agios_tracefile"   to prefix.N.sufix, N being the next number not taken
- *         trace_file_sufix = "out"
- *         max_trace_buffer_size = 1024        KB
- *         waiting_time = 900000               ns, how long aIOLi and MLF wait for a better aggregation
- *         aioli_quantum = 65536               bytes
- *         mlf_quantum = 8192                  bytes
- *         SW_window = 1000                    ms
- *         twins_window = 1000                 microseconds
- *         wfq_conf = "weights.txt"            a weight (bytes per turn) for each queue; needed by WFQ only;
- *                                             from the current directory, else beside this configuration
+ *         default_algorithm = "SJF";             # NOOP TO TO-agg SJF MLF aIOLi SW TWINS WFQ HBRR
+ *         trace = false;                         # write a trace of all requests as they arrive
+ *         trace_file_prefix = "agios_tracefile"; # to prefix.N.sufix, N being the next number not taken
+ *         trace_file_sufix = "out";
+ *         max_trace_buffer_size = 1024;          # KB
+ *         waiting_time = 900000;                 # ns, how long aIOLi and MLF wait for a better aggregation
+ *         aioli_quantum = 65536;                 # bytes
+ *         mlf_quantum = 8192;                    # bytes
+ *         SW_window = 1000;                      # ms
+ *         twins_window = 1000;                   # microseconds
+ *         #wfq_conf = "weights.txt";             # a weight (bytes per turn) for each queue; needed by WFQ
+ *                                                # only; from the current directory, else beside this file
  *
- *         ordering_guard = false              not in AGIOS: never reorder overlapping reads and writes
- *         starvation_bound = 0                not in AGIOS: ms that a request waits at most, 0: no bound
- *         hbrr_quantum = 8                    not in AGIOS: batches per file and turn of HBRR
- *         aioli_synchronous = false           not in AGIOS: aIOLi waits for each batch to be released
- *         foresight_trace = "FILE"            a trace of requests that are expected to come again, see below
- *         foresight_request_us = 100          microseconds that the storage takes for a request of any size
- *         foresight_mb_per_s = 1000           and 10^6 bytes a second that it transfers, for foresight
+ *         # Not in AGIOS:
+ *         ordering_guard = false;                # true: never reorder overlapping reads and writes;
+ *                                                # false: they may be reordered, as in AGIOS
+ *         starvation_bound = 0;                  # ms that a request waits at most, 0: no bound
+ *         hbrr_quantum = 8;                      # batches per file and turn of HBRR
+ *         aioli_synchronous = false;             # aIOLi waits for each batch to be released
+ *         #foresight_trace = "FILE";             # a trace of requests that are expected again, see below
+ *         foresight_request_us = 100;            # microseconds that the storage takes for any request,
+ *         foresight_mb_per_s = 1000;             # and 10^6 bytes a second that it transfers
  *     };
+ *
+ * A file without the group library_options, even an empty one, means the defaults; a line says so.
  *
  * AGIOS's keys performance_values, select_algorithm_period, select_algorithm_min_reqnumber, enable_SW and
  * starting_algorithm are checked and have no effect: they belong to algorithms that choose algorithms,
@@ -59,12 +66,14 @@
  * then with foresight_trace naming that file: when aIOLi, MLF, SJF or TO-agg are about to dispatch a
  * request to which, by the trace, others will soon be added, they wait for these, once, if the time lost
  * is less than what one larger access saves by foresight_request_us and foresight_mb_per_s (measure your
- * storage). Others are served meanwhile. A request is recognised by file, type, offset, length and, within
- * 10 % or 1 ms, the time since the first request to its file, so the trace may be of any run that began
- * at another moment. Requests that are not recognised are scheduled as ever. The file is looked for like
- * that of wfq_conf: from the current directory, else beside the configuration. A line that is not one of
- * a trace makes agios_init fail and say which and why; of a trace that is too large (4 million requests)
- * the start is used, and a line says so. agios_foresee() announces single requests.
+ * storage). The wait lasts until the last of them should have come, plus the tolerance below, and ends
+ * early when the last one comes. Others are served meanwhile. A request is recognised by file, type,
+ * offset, length and, within a tolerance of 10 % or 1 ms, whichever is more, the time since the first
+ * request to its file, so the trace may be of any run that began at another moment. Requests that are not
+ * recognised are scheduled as ever. The file is looked for like that of wfq_conf: from the current
+ * directory, else beside the configuration. A line that is not one of a trace makes agios_init fail and
+ * say which and why; of a trace that is too large (4 million requests) the start is used, and a line says
+ * so. agios_foresee() announces single requests.
  */
 #ifndef AGIOS_H
 #define AGIOS_H
@@ -84,7 +93,7 @@ extern "C" {
  *
  * one           called with the identifier of a request that is to be served now.
  * many          called with the identifiers of several requests to be served together: they are of one
- *               file and type, in offset order, each starting where or before the one before it ends.
+ *               file and type, in offset order, each starting exactly where the one before it ends.
  *               NULL: one is called for each of them, in that order. The array is valid during the call.
  *               One of the two functions may be NULL. What they return is ignored.
  * config_file   NULL or "": /etc/agios.conf, and the defaults if that does not exist. A file that is
@@ -100,7 +109,8 @@ bool agios_init(void *(*one)(int64_t id), void *(*many)(int64_t *ids, int32_t n)
 
 /* Hands over a request: len bytes at offset of the file.
  *
- * file_id      any string of bytes; it is copied, once per file.
+ * file_id      any string of bytes; it is copied, once per file, and kept until agios_exit: about 100 bytes
+ *              of memory for each distinct file, and more if the name is longer than 48 bytes.
  * type         RT_READ or RT_WRITE.
  * identifier   any number; the callbacks get it.
  * queue_id     from 0 to max_queue_id: the data server (TWINS), the weight class (WFQ) or the application

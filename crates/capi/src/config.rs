@@ -114,12 +114,6 @@ pub enum ConfigError {
         /// Where and why.
         error: SyntaxError,
     },
-    /// There is no group `library_options`.
-    #[error("{}: no group {GROUP}: write {GROUP}: {{ key = value; ... }}", path.display())]
-    NoGroup {
-        /// The file.
-        path: PathBuf,
-    },
     /// A key has a value that it cannot have.
     #[error("{}:{at}: {key}: {reason}", path.display())]
     Key {
@@ -167,15 +161,28 @@ impl Config {
         keys.config().expect("no key is set, so none is wrong")
     }
 
+    /// All keys are optional, so the group is too. One that was forgotten around keys that were not is worth
+    /// one line, not one for each of them.
+    fn without_group(path: &Path) -> Config {
+        let mut config = Config::defaults();
+        let path = path.display();
+        let warning = format!(
+            "{path}: no group {GROUP}: using the defaults (SJF) and nothing else that is in the file; \
+             write {GROUP}: {{ key = value; ... }}"
+        );
+        config.warnings.push(warning);
+        config
+    }
+
     /// Understands the text of the file at `path`, which is only named in errors and for paths in it.
     pub fn parse(text: &[u8], path: &Path) -> Result<Config, ConfigError> {
         let file = libconfig::parse(text).map_err(|error| ConfigError::Syntax {
             path: path.to_owned(),
             error,
         })?;
-        let options = file.get(GROUP).ok_or_else(|| ConfigError::NoGroup {
-            path: path.to_owned(),
-        })?;
+        let Some(options) = file.get(GROUP) else {
+            return Ok(Config::without_group(path));
+        };
         let Value::Group(group) = &options.value.value else {
             return Err(wrong_type(path, options, "a group { ... }"));
         };
@@ -695,19 +702,83 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_the_group_is_an_error() {
-        let parse = |text: &str| Config::parse(text.as_bytes(), Path::new("x")).unwrap_err();
-        assert!(
-            parse("")
-                .to_string()
-                .starts_with("x: no group library_options")
-        );
+    fn a_text_without_the_group_means_the_defaults_and_one_warning() {
+        for text in [
+            "",
+            "# nothing",
+            "trace = true; other: { waiting_time = 5 };",
+        ] {
+            let mut config = Config::parse(text.as_bytes(), Path::new("x")).unwrap();
+            let warnings = std::mem::take(&mut config.warnings);
+            assert_eq!(config, Config::defaults(), "{text:?}");
+            assert_eq!(warnings.len(), 1, "{text:?}: {warnings:?}");
+            assert!(warnings[0].starts_with("x: no group library_options: using the defaults"));
+        }
+    }
+
+    #[test]
+    fn options_that_are_no_group_are_an_error() {
+        let error = Config::parse(b"library_options = 5", Path::new("x")).unwrap_err();
         let expected = "x:1:19: library_options: expected a group";
-        assert!(
-            parse("library_options = 5")
-                .to_string()
-                .starts_with(expected)
-        );
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+
+    const EXAMPLE: &str = include_str!("../agios.conf");
+    const HEADER: &str = include_str!("../include/agios.h");
+
+    /// The configuration in the header's first comment, as who copies it gets it.
+    fn header_block() -> String {
+        let lines = HEADER
+            .lines()
+            .map(|line| line.strip_prefix(" *").unwrap_or(line));
+        let block = lines.skip_while(|line| line.trim() != "library_options: {");
+        let mut block: Vec<&str> = block.take_while(|line| line.trim() != "};").collect();
+        block.push("};");
+        block.join("\n")
+    }
+
+    /// The example file and the header's block: what users copy.
+    fn examples() -> [String; 2] {
+        [EXAMPLE.to_owned(), header_block()]
+    }
+
+    fn parse_example(text: &str) -> Config {
+        Config::parse(text.as_bytes(), Path::new(DEFAULT_FILE)).unwrap()
+    }
+
+    #[test]
+    fn the_example_file_and_the_headers_block_say_the_defaults() {
+        for text in examples() {
+            assert_eq!(parse_example(&text), Config::defaults(), "{text}");
+            // What a trace would be called shows only if there is one.
+            let traced = text.replacen("trace = false;", "trace = true;", 1);
+            assert_eq!(parse_example(&traced), parse("trace = true").unwrap());
+        }
+    }
+
+    #[test]
+    fn the_example_file_and_the_headers_block_have_every_key_that_does_something() {
+        let unused = [
+            "performance_values",
+            "select_algorithm_period",
+            "select_algorithm_min_reqnumber",
+            "enable_SW",
+            "starting_algorithm",
+        ];
+        for text in examples() {
+            let text = text.replace("#wfq_conf", "wfq_conf");
+            let text = text.replace("#foresight_trace", "foresight_trace");
+            let config = parse_example(&text);
+            assert!(config.weights.is_some() && config.foresight.trace.is_some());
+            assert_eq!(config.warnings, [""; 0]);
+            let file = libconfig::parse(text.as_bytes()).unwrap();
+            let Value::Group(group) = &file.get(GROUP).unwrap().value.value else {
+                panic!("{text}");
+            };
+            let missing = KEYS.iter().filter(|key| group.get(key).is_none());
+            let missing: Vec<&str> = missing.copied().collect();
+            assert_eq!(missing, unused, "{text}");
+        }
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! Why a call failed, and how its caller learns it: one line on standard error, and `agios_last_error`.
+//!
+//! A program that does the same wrong a hundred thousand times must not drown its log: only the first lines
+//! of a kind are said, the others are counted for `agios_exit` to tell. The counts are atomics, since a
+//! child of a fork may not wait for a lock that a thread of its parent held.
 
 use crate::config::ConfigError;
 use crate::foresight::TraceError;
@@ -9,6 +13,7 @@ use std::ffi::{CString, c_char};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a call comes to. Boxed, since a fault is large and rare, and this is passed through every call.
 pub type Answer<T> = Result<T, Box<Fault>>;
@@ -113,11 +118,115 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Keeps `fault` for `agios_last_error` and says it.
+impl Fault {
+    /// Faults of one kind are counted together.
+    fn kind(&self) -> usize {
+        match self {
+            Fault::NotRunning => 0,
+            Fault::Running => 1,
+            Fault::Forked => 2,
+            Fault::Null(_) => 3,
+            Fault::NoCallback => 4,
+            Fault::Type(_) => 5,
+            Fault::Negative { .. } => 6,
+            Fault::Overflow { .. } => 7,
+            Fault::MaxQueueId(_) => 8,
+            Fault::QueueId { .. } => 9,
+            Fault::NotDispatched { .. } => 10,
+            Fault::NotQueued { .. } => 11,
+            Fault::TooManyFiles => 12,
+            Fault::Config(_) => 13,
+            Fault::Settings(_) => 14,
+            Fault::Engine(_) => 15,
+            Fault::UnknownPolicy(_) => 16,
+            Fault::Trace(_) => 17,
+            Fault::ForesightTrace { .. } => 18,
+            Fault::TooManyPredictions => 19,
+            Fault::Panic(_) => KINDS - 1,
+        }
+    }
+}
+
+/// How many kinds there are.
+const KINDS: usize = 21;
+
+/// So many lines a process prints about each kind.
+const LINES_MAX: u64 = 20;
+
+/// How often each kind occurred, and what that kept back.
+struct Counts {
+    kinds: [AtomicU64; KINDS],
+    kept_back: AtomicU64,
+}
+
+static COUNTS: Counts = Counts::new();
+
+/// What becomes of a fault's line.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Say,
+    /// The first one that is not said: a line says that there are more.
+    Announce,
+    Count,
+}
+
+impl Counts {
+    const fn new() -> Counts {
+        Counts {
+            kinds: [const { AtomicU64::new(0) }; KINDS],
+            kept_back: AtomicU64::new(0),
+        }
+    }
+
+    fn add(&self, kind: usize) -> Line {
+        let before = self.kinds[kind].fetch_add(1, Ordering::Relaxed);
+        if before < LINES_MAX {
+            return Line::Say;
+        }
+        self.kept_back.fetch_add(1, Ordering::Relaxed);
+        match before {
+            LINES_MAX => Line::Announce,
+            _ => Line::Count,
+        }
+    }
+
+    fn take_kept_back(&self) -> u64 {
+        self.kept_back.swap(0, Ordering::Relaxed)
+    }
+
+    fn clear(&self) {
+        let all = self.kinds.iter().chain([&self.kept_back]);
+        all.for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+}
+
+/// Keeps `fault` for `agios_last_error` and says it, unless that kind was said often enough.
 pub fn report(function: &str, fault: &Fault) {
     let line = format!("{function}: {fault}");
-    say(&line);
+    match COUNTS.add(fault.kind()) {
+        Line::Say => say(&line),
+        Line::Announce => say(&format!(
+            "{function}: this kind of fault was told {LINES_MAX} times: further ones are only counted"
+        )),
+        Line::Count => {}
+    }
     keep(line);
+}
+
+/// Says how many lines were kept back since this was said last, if any were.
+pub fn say_kept_back() {
+    let lines = COUNTS.take_kept_back();
+    if lines > 0 {
+        say(&format!(
+            "agios_exit: {lines} further faults like those told before were only counted"
+        ));
+    }
+}
+
+/// Counts from 0, in a child process that inherited its parent's counts. Called between `fork` and its
+/// return.
+pub fn forget() {
+    COUNTS.clear();
 }
 
 fn keep(line: String) {
@@ -139,5 +248,54 @@ pub fn say(line: &str) {
     if !*QUIET {
         let line = format!("agios: {}\n", line.replace('\n', " "));
         let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn not_dispatched() -> usize {
+        let request = String::new();
+        Fault::NotDispatched { request }.kind()
+    }
+
+    fn repeat(counts: &Counts) {
+        for _ in 0..100 {
+            counts.add(not_dispatched());
+        }
+    }
+
+    #[test]
+    fn a_kind_is_said_20_times_announced_once_and_then_counted() {
+        let counts = Counts::new();
+        let lines: Vec<Line> = (0..100).map(|_| counts.add(not_dispatched())).collect();
+        let how_many = |kind: Line| lines.iter().filter(|line| **line == kind).count();
+        assert!(lines[..20].iter().all(|line| *line == Line::Say));
+        assert_eq!(lines[20], Line::Announce);
+        assert_eq!(how_many(Line::Count), 79);
+        assert_eq!((counts.take_kept_back(), counts.take_kept_back()), (80, 0));
+    }
+
+    #[test]
+    fn other_kinds_are_still_said() {
+        let counts = Counts::new();
+        repeat(&counts);
+        for fault in [
+            Fault::NotRunning,
+            Fault::Type(2),
+            Fault::Panic(String::new()),
+        ] {
+            assert_eq!(counts.add(fault.kind()), Line::Say, "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_child_counts_from_zero() {
+        let counts = Counts::new();
+        repeat(&counts);
+        counts.clear();
+        assert_eq!(counts.add(not_dispatched()), Line::Say);
+        assert_eq!(counts.take_kept_back(), 0);
     }
 }

@@ -165,6 +165,7 @@ pub unsafe extern "C" fn agios_foresee(
 #[unsafe(no_mangle)]
 pub extern "C" fn agios_exit() {
     guarded("agios_exit", || current::stop(Session::stop));
+    fault::say_kept_back();
 }
 
 /// Why the last failed call of this thread failed. See `agios.h`.
@@ -198,6 +199,7 @@ fn watch_forks() {
     static WATCH: Once = Once::new();
     extern "C" fn child() {
         current::forget();
+        fault::forget();
     }
     // SAFETY: `child` only stores to atomics, which is allowed between fork and its return. If the system
     // has no memory for one more handler, children go unnoticed, which does no harm to this process.

@@ -248,6 +248,36 @@ fn the_lines_on_standard_error_can_be_silenced() {
 }
 
 #[test]
+fn a_fault_that_is_repeated_for_ever_is_told_20_times_and_then_counted() {
+    let scratch = Scratch::new("flood");
+    let outcome = run_exercise(&scratch, &["flood", &scratch.conf("SJF", "")]);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let told = |line: &&str| line.contains("no dispatched read of 1 bytes");
+    assert_eq!(lines.iter().filter(|line| told(line)).count(), 20);
+    let rest: Vec<&str> = lines.iter().copied().filter(|line| !told(line)).collect();
+    let [announced, other, first_exit, second_exit] = rest[..] else {
+        panic!("{rest:#?}");
+    };
+    assert!(announced.contains("agios_release_request: this kind of fault was told 20 times"));
+    assert!(other.contains("no queued read"), "{other}");
+    let counted = "further faults like those told before were only counted";
+    assert_eq!(first_exit, format!("agios: agios_exit: 99980 {counted}"));
+    assert_eq!(second_exit, format!("agios: agios_exit: 1 {counted}"));
+}
+
+#[test]
+fn an_empty_configuration_means_the_defaults() {
+    let scratch = Scratch::new("empty");
+    let conf = scratch.file("empty.conf", "");
+    let outcome = run_exercise(&scratch, &["work", &conf, "SJF"]);
+    let warnings = outcome
+        .stderr
+        .lines()
+        .filter(|l| l.contains("no group library_options"));
+    assert_eq!(warnings.count(), 3, "one a run: {}", outcome.stderr);
+}
+
+#[test]
 fn it_can_be_started_and_stopped_again_and_again() {
     let scratch = Scratch::new("restart");
     for algorithm in ALGORITHMS {

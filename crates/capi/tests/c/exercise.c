@@ -5,6 +5,7 @@
  *   exercise cancel CONF ALGORITHM  what was not dispatched can be taken back, exactly once
  *   exercise switch CONF            all of that while the algorithm changes all the time
  *   exercise faults CONF            every call with everything that is wrong
+ *   exercise flood CONF             the same fault a hundred thousand times, another one once
  *   exercise restart CONF           init and exit, again and again, with requests left over
  *   exercise trace CONF             a few known requests, for a trace
  *   exercise full CONF              predictions until there is no room, and work goes on
@@ -377,6 +378,24 @@ static void faults(char *conf)
 	all_calls_refused("not running");
 }
 
+/* Who asks is told every time; drop_in.rs looks at what is printed. */
+static void flood(char *conf)
+{
+	char why[64];
+	start(conf, ignore, NULL);
+	for (int i = 0; i < 100000; i++) {
+		snprintf(why, sizeof why, "at offset %d of", i);
+		REFUSED(agios_release_request("never added", RT_READ, 1, i), why);
+	}
+	REFUSED(agios_cancel_request("never added", RT_READ, 1, 0), "no queued read");
+	agios_exit();
+	start(conf, ignore, NULL);
+	REFUSED(agios_release_request("never added", RT_READ, 1, 0), "no dispatched read");
+	agios_exit();
+	start(conf, ignore, NULL);
+	agios_exit();
+}
+
 static void restart(char *conf)
 {
 	aggregates = true;
@@ -435,6 +454,8 @@ int main(int count, char **arguments)
 		switching(conf);
 	else if (!strcmp(mode, "faults"))
 		faults(conf);
+	else if (!strcmp(mode, "flood"))
+		flood(conf);
 	else if (!strcmp(mode, "restart"))
 		restart(conf);
 	else if (!strcmp(mode, "trace"))
