@@ -19,6 +19,7 @@ mod progress;
 mod sched;
 mod size;
 mod table;
+mod terminal;
 
 use clap::{Parser, Subcommand};
 use std::io;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: bench::alloc::Counting = bench::alloc::Counting;
 
-/// Self-tuning I/O for HPC: watch what programs read and write, and schedule it better.
+/// Request scheduling for I/O services: compare policies on your storage, measure the scheduler
 #[derive(Parser)]
 #[command(name = "presagio", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
@@ -38,12 +39,12 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  presagio sched compare /scratch     which policy serves 64 clients best on this storage?
-  presagio sched list                 what are the ten policies?
-  presagio bench sched                what does the scheduler cost, and does it keep its promises?
-  presagio completions bash > ~/.local/share/bash-completion/completions/presagio
+  presagio sched compare /scratch   which policy suits this storage best?
+  presagio sched list               what are the ten policies?
+  presagio bench sched              what does the scheduler cost?
+  presagio completions bash         tab completion; also zsh, fish, ...
 
-`presagio help COMMAND` explains a command with its own examples.";
+`presagio help COMMAND` explains a command, with its own examples.";
 
 #[derive(Subcommand)]
 enum Command {

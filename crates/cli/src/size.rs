@@ -86,15 +86,16 @@ fn factor(unit: &str) -> Result<u64, SizeError> {
 }
 
 impl fmt::Display for Size {
-    /// In the largest binary unit that divides it: `32 KiB`, `1 GiB`, `1000 B`.
+    /// In the largest binary unit that it fills, to a tenth: `32 KiB`, `1.5 GiB`, `1000 B`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")];
-        let fits = |shift: u32| self.0 >= 1 << shift && self.0.trailing_zeros() >= shift;
-        let (shift, name) = units
-            .into_iter()
-            .find(|(s, _)| fits(*s))
-            .unwrap_or((0, "B"));
-        write!(f, "{} {name}", self.0 >> shift)
+        let fills = |(shift, _): &(u32, &str)| self.0 >> *shift > 0;
+        let (shift, name) = units.into_iter().find(fills).unwrap_or((0, "B"));
+        if self.0.trailing_zeros() >= shift {
+            write!(f, "{} {name}", self.0 >> shift)
+        } else {
+            write!(f, "{:.1} {name}", self.0 as f64 / (1u64 << shift) as f64)
+        }
     }
 }
 
@@ -133,7 +134,9 @@ mod tests {
 
     #[test]
     fn a_size_prints_in_the_unit_a_person_would_pick() {
-        let shown = [32 << 10, 1 << 30, 1000, 1].map(|bytes| Size(bytes).to_string());
-        assert_eq!(shown, ["32 KiB", "1 GiB", "1000 B", "1 B"]);
+        let sizes = [32 << 10, 1 << 30, 3 << 29, 49_049, 1000, 1];
+        let shown = sizes.map(|bytes| Size(bytes).to_string());
+        let expected = ["32 KiB", "1 GiB", "1.5 GiB", "47.9 KiB", "1000 B", "1 B"];
+        assert_eq!(shown, expected);
     }
 }

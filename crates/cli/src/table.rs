@@ -72,6 +72,14 @@ impl Table {
         if !self.title.is_empty() {
             writeln!(out, "{}", self.title)?;
         }
+        for line in self.lines() {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The headings and the rows, aligned.
+    pub fn lines(&self) -> Vec<String> {
         let headings = self
             .columns
             .iter()
@@ -80,10 +88,7 @@ impl Table {
             .into_iter()
             .chain(self.rows.clone())
             .collect();
-        for line in aligned(&lines) {
-            writeln!(out, "{line}")?;
-        }
-        Ok(())
+        aligned(&lines)
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Said, presagio, presagio_ok};
+use common::{Said, presagio, presagio_at, presagio_ok};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -33,11 +33,7 @@ fn an_unknown_or_missing_part_is_answered_with_the_known_ones() {
     for args in [&["bench", "nonsense"][..], &["bench"]] {
         let said = presagio(args);
         assert_eq!(said.code, Some(2));
-        assert!(
-            said.err.starts_with("presagio: ") && said.err.contains("sched"),
-            "{}",
-            said.err
-        );
+        assert!(said.err.contains("sched"), "{}", said.err);
     }
 }
 
@@ -95,6 +91,19 @@ fn text_ends_with_the_same_bars_as_json_one_a_line() {
             !line.contains('\x1b'),
             "no colours where there is no terminal"
         );
+    }
+}
+
+#[test]
+fn text_fits_a_terminal_of_80_columns_and_has_the_notes_of_json() {
+    let said = presagio_at(80, &["bench", "sched", "--tiny"]);
+    // Why something was not measured may be longer.
+    let lines = said.out.lines().filter(|l| !l.contains("not measured"));
+    let wide: Vec<&str> = lines.filter(|l| l.chars().count() > 80).collect();
+    assert_eq!(wide, [""; 0]);
+    let one_line = said.out.replace('\n', " ");
+    for note in tiny_as_json().json()["notes"].as_array().unwrap() {
+        assert!(one_line.contains(note.as_str().unwrap()), "{note}");
     }
 }
 

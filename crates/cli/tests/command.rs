@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{TempDir, presagio, presagio_ok, program};
+use common::{TempDir, presagio, presagio_at, presagio_ok, program};
 use std::process::{Command, Stdio};
 
 const SUBCOMMANDS: &[&[&str]] = &[
@@ -31,6 +31,17 @@ fn the_help_of_every_subcommand_shows_an_example() {
 }
 
 #[test]
+fn examples_fit_a_page_of_80_columns() {
+    for subcommand in SUBCOMMANDS {
+        let said = presagio_at(200, &[*subcommand, &["--help"]].concat());
+        let examples = said.out.split("Examples:").nth(1).unwrap_or_default();
+        // Manual pages indent by seven, the help by two.
+        let wide: Vec<&str> = examples.lines().filter(|l| l.len() > 75).collect();
+        assert_eq!(wide, [""; 0]);
+    }
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let version = concat!("presagio ", env!("CARGO_PKG_VERSION"));
     assert_eq!(presagio_ok(&["--version"]).out.trim(), version);
@@ -51,7 +62,22 @@ fn completions_know_the_subcommands_of_every_shell() {
             said.out.contains("compare") && said.out.contains("strict"),
             "{shell}"
         );
+        let hidden = ["tiny", "bench-count"];
+        assert!(!hidden.iter().any(|h| said.out.contains(h)), "{shell}");
     }
+}
+
+#[test]
+fn completions_and_help_name_policies_and_parts() {
+    for args in [
+        &["sched", "compare", "--help"][..],
+        &["completions", "bash"],
+    ] {
+        let said = presagio_ok(args);
+        assert!(said.out.contains("TO-agg") && said.out.contains("HBRR"));
+    }
+    let said = presagio_ok(&["bench", "--help"]);
+    assert!(said.out.contains("possible values: sched"), "{}", said.out);
 }
 
 #[test]
@@ -62,7 +88,13 @@ fn there_is_a_manual_page_for_every_subcommand() {
     for subcommand in SUBCOMMANDS {
         let name = [&["presagio"], *subcommand].concat().join("-");
         let page = std::fs::read_to_string(format!("{pages}/{name}.1"));
-        assert!(page.is_ok_and(|page| page.contains("Examples")), "{name}.1");
+        let page = page.unwrap_or_else(|error| panic!("{name}.1: {error}"));
+        assert!(!page.contains(".SH EXTRA"), "{name}.1:\n{page}");
+        assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{name}.1:\n{page}");
+        assert!(
+            page.contains(env!("CARGO_PKG_VERSION")),
+            "{name}.1:\n{page}"
+        );
     }
     let hidden = format!("{pages}/presagio-bench-count.1");
     assert!(

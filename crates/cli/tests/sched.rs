@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{TempDir, presagio, presagio_ok};
+use common::{TempDir, presagio, presagio_at, presagio_ok};
 use serde_json::Value;
 
 const POLICIES: [&str; 10] = [
@@ -112,6 +112,46 @@ fn requests_that_direct_io_cannot_take_go_through_the_page_cache() {
 }
 
 #[test]
+fn every_round_is_reported_with_the_spread() {
+    let dir = TempDir::new("rounds");
+    let json = compare(&dir, &["--rounds", "4", "--policy", "TO"]);
+    assert_eq!(json["rounds"], 4);
+    for policy in json["policies"].as_array().unwrap() {
+        let rounds = policy["seconds_by_round"].as_array().unwrap();
+        assert_eq!(rounds.len(), 4, "{policy}");
+        assert!(policy["spread"].as_f64() >= Some(0.0), "{policy}");
+    }
+    let once = compare(&dir, &["--rounds", "1", "--policy", "TO"]);
+    assert!(once["policies"][0]["spread"].is_null());
+}
+
+#[test]
+fn lines_are_no_wider_than_the_terminal() {
+    let dir = TempDir::new("width");
+    let small = ["--clients", "1", "--request", "4K", "--size", "64K"];
+    let compare = [&["sched", "compare", dir.path()][..], &small].concat();
+    for columns in [80, 120] {
+        for args in [&["sched", "list"][..], &compare] {
+            let said = presagio_at(columns, args);
+            assert_eq!(said.code, Some(0), "{}", said.err);
+            let widest = said.out.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(columns), "{columns} columns\n{}", said.out);
+        }
+    }
+}
+
+#[test]
+fn one_client_reads_and_many_read() {
+    let dir = TempDir::new("one");
+    let small = ["--request", "4K", "--size", "64K", "--rounds", "1"];
+    for (clients, start) in [("1", "1 client reads one"), ("2", "2 clients read one")] {
+        let asked = ["sched", "compare", dir.path(), "--clients", clients];
+        let said = presagio_ok(&[&asked[..], &small].concat());
+        assert!(said.out.starts_with(start), "{}", said.out);
+    }
+}
+
+#[test]
 fn the_table_shows_every_policy_and_ends_with_a_conclusion() {
     let dir = TempDir::new("table");
     let said = presagio_ok(&[
@@ -132,15 +172,17 @@ fn the_table_shows_every_policy_and_ends_with_a_conclusion() {
             said.out
         );
     }
-    let conclusion = said.out.lines().last().unwrap();
-    assert!(conclusion.contains("than NOOP"), "{conclusion}");
+    let conclusion = said.out.split("\n\n").last().unwrap();
+    assert!(conclusion.contains("NOOP"), "{conclusion}");
+    let note = "TWINS, WFQ and SW have nothing to choose from";
+    assert!(said.out.replace('\n', " ").contains(note), "{}", said.out);
 }
 
 #[test]
 fn what_cannot_be_compared_is_explained() {
     let dir = TempDir::new("errors");
     let missing = format!("{}/missing", dir.path());
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 10] = [
         (&[&missing], "create the directory first"),
         (&["/dev/null"], "name a directory"),
         (
@@ -152,8 +194,14 @@ fn what_cannot_be_compared_is_explained() {
             &[dir.path(), "--request", "1G", "--size", "100G"],
             "use a smaller --request",
         ),
+        (&[dir.path(), "--request", "511"], "use a larger --request"),
+        (&[dir.path(), "--rounds", "0"], "--rounds"),
+        (&["/proc"], "name a directory on the storage in question"),
         (&[dir.path(), "--request", "4X"], "is no unit"),
-        (&[dir.path(), "--policy", "CFQ"], "use one of NOOP"),
+        (
+            &[dir.path(), "--policy", "CFQ"],
+            "possible values: NOOP, TO, TO-agg",
+        ),
     ];
     for (args, advice) in cases {
         let said = presagio(&[&["sched", "compare"], args].concat());

@@ -70,7 +70,7 @@ impl Bar {
             .value
             .as_ref()
             .map_or("-".to_owned(), |v| quantity(*v, self.unit));
-        let relation = if self.at_most { "at most" } else { "at least" };
+        let relation = if self.at_most { "≤" } else { "≥" };
         let limit = format!("{relation} {}", quantity(self.limit, self.unit));
         [self.name.clone(), value, limit, self.verdict()]
             .map(Cell::Text)
@@ -154,9 +154,9 @@ mod tests {
         ];
         let expected = "\
 bar           measured     limit
-requests/s    2345679 1/s  at least 1000000 1/s  holds
-ratio         1.75         at most 1.50          DOES NOT HOLD
-instructions  -            at most 2.50          not measured: no valgrind
+requests/s    2345679 1/s  ≥ 1000000 1/s  holds
+ratio         1.75         ≤ 1.50         DOES NOT HOLD
+instructions  -            ≤ 2.50         not measured: no valgrind
 ";
         assert_eq!(text(&bars, false), expected);
     }

@@ -13,6 +13,8 @@ pub use bars::Bar;
 
 use crate::failure::failure;
 use crate::table::{self, Cell, Table};
+use crate::terminal::prose;
+use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -25,11 +27,12 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   presagio bench --list                   which parts are there?
-  presagio bench sched                    the scheduler: time, memory, instructions; about 3 minutes
-  presagio bench sched --quick --strict   a smoke test: exits 1 if a bar does not hold
+  presagio bench sched                    the scheduler; about 2 minutes
+  presagio bench sched --quick --strict   exits 1 if a bar does not hold
   presagio bench sched --json > sched.json")]
 pub struct Args {
-    /// The part to measure; --list names them
+    /// The part to measure; --list says what each is
+    #[arg(value_parser = PossibleValuesParser::new(PARTS.iter().map(|part| part.name)))]
     part: Option<String>,
     /// Name the parts and what they measure
     #[arg(long, conflicts_with = "part")]
@@ -78,7 +81,7 @@ struct Part {
 
 const PARTS: &[Part] = &[Part {
     name: "sched",
-    about: "the scheduler: time, memory and instructions per request for every policy, and live switches",
+    about: "the scheduler: cost of a request under every policy, live switches",
     run: sched::run,
 }];
 
@@ -179,7 +182,7 @@ impl Report {
             writeln!(out)?;
         }
         for note in &self.notes {
-            writeln!(out, "{note}")?;
+            writeln!(out, "{}", prose(note))?;
         }
         writeln!(out)?;
         bars::write(out, &self.bars, colours)

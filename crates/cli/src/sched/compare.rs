@@ -3,8 +3,10 @@
 //! Clients issue synchronous requests to one shared file, like the processes of a parallel program. An
 //! [`presagio_engine::Engine`] schedules them, a few workers serve each batch with one vectored system call
 //! ([`serve`]) on a scratch file that vanishes with the process ([`scratch`]). Each policy serves exactly the
-//! same requests and every byte is verified. [`show`] says what came of it.
+//! same requests, several rounds of it, and every byte is verified. [`judge`] finds out which differences are
+//! more than chance, [`show`] says what came of it.
 
+mod judge;
 mod scratch;
 mod serve;
 mod show;
@@ -12,11 +14,14 @@ mod show;
 use crate::failure::failure;
 use crate::progress::progress;
 use crate::size::Size;
+use crate::terminal::counted;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use indicatif::ProgressBar;
+use judge::Tried;
 use presagio_core::Op;
-use presagio_sched::PolicyKind;
+use presagio_sched::{PolicyKind, UnknownPolicy};
 use scratch::Scratch;
-use serve::Served;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,13 +31,17 @@ use std::process::ExitCode;
 /// issues the next. Worker threads serve what the scheduler gives them, each batch with one system call,
 /// past the page cache where the file system allows it. Every byte is verified. The file is removed as
 /// soon as it is open, so that nothing is left behind whatever happens.
+///
+/// All policies run once a round, each time in another order. A policy counts with its median round; the
+/// column ± % says how far its rounds lie apart. Only where all rounds agree is a difference named.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  presagio sched compare /scratch                          ten policies, 64 clients, reads
-  presagio sched compare /scratch --op write --workers 4   writes, four operations at a time
-  presagio sched compare . --pattern random                what if there is nothing to aggregate?
-  presagio sched compare . --policy aIOLi --policy SJF     only these two, and NOOP
+  presagio sched compare /scratch               ten policies, 64 clients
+  presagio sched compare /scratch --op write    writes instead of reads
+  presagio sched compare . --workers 4          four operations at a time
+  presagio sched compare . --pattern random     nothing to aggregate?
+  presagio sched compare . --policy SJF         only this one, and NOOP
   presagio sched compare . --json | jq '.policies[] | {policy, gain}'")]
 pub struct Args {
     /// A directory on the storage in question
@@ -40,12 +49,15 @@ pub struct Args {
     /// Clients, each with one request at a time
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     clients: u32,
-    /// Size of a request
+    /// Size of a request, from 512 bytes to 64 MiB
     #[arg(long, default_value = "8KiB", value_name = "SIZE")]
     request: Size,
-    /// Size of the file; each policy serves all of it
-    #[arg(long, default_value = "128MiB", value_name = "SIZE")]
+    /// Size of the file; each policy serves all of it in each round
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     size: Size,
+    /// How often each policy runs; one round cannot tell a difference from chance
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Which parts of the file a client asks for
     #[arg(long, value_enum, default_value_t = Pattern::Strided)]
     pattern: Pattern,
@@ -53,7 +65,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Operation::Read)]
     op: Operation,
     /// A policy to try; may be given several times [default: all ten]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", ignore_case = true, value_parser = policy_names())]
     policy: Vec<PolicyKind>,
     /// Workers that serve batches, which is how many operations the storage sees at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -61,6 +73,12 @@ pub struct Args {
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
+}
+
+/// The policies' names, which help and completions then know too.
+fn policy_names() -> impl TypedValueParser<Value = PolicyKind> {
+    PossibleValuesParser::new(PolicyKind::ALL.map(PolicyKind::name))
+        .try_map(|name| -> Result<PolicyKind, UnknownPolicy> { name.parse() })
 }
 
 /// Which blocks of the file a client asks for, in which order.
@@ -92,8 +110,14 @@ impl Operation {
     }
 }
 
+/// Smaller ones are no requests to storage.
+const REQUEST_MIN: Size = Size(512);
+
 /// Every client keeps one request in memory.
 const REQUEST_MAX: Size = Size(64 << 20);
+
+/// More requests than this take long enough to say so beforehand.
+const REQUESTS_MANY: u64 = 1_000_000;
 
 /// What every policy is asked to serve.
 struct Workload {
@@ -110,17 +134,11 @@ struct Workload {
 impl Workload {
     fn new(args: &Args) -> anyhow::Result<Workload> {
         let (request, clients) = (args.request.0, u64::from(args.clients));
-        if request > REQUEST_MAX.0 {
-            let what = format!("cannot use requests of {}", args.request);
-            return Err(failure(
-                what,
-                format!("they are larger than {REQUEST_MAX}"),
-                "use a smaller --request",
-            ));
-        }
+        check_request(args.request)?;
         let blocks = args.size.0 / request;
         if blocks < clients {
-            let what = format!("cannot share {} among {clients} clients", args.size);
+            let clients = counted(clients, "client");
+            let what = format!("cannot share {} among {clients}", args.size);
             let cause = format!("that is less than one request of {} each", args.request);
             return Err(failure(
                 what,
@@ -136,6 +154,18 @@ impl Workload {
             blocks,
             pattern,
             op,
+        })
+    }
+
+    /// What to know before it starts.
+    fn warning(&self) -> Option<String> {
+        let many = self.blocks > REQUESTS_MANY;
+        many.then(|| {
+            format!(
+                "each policy serves {} requests in each round, which may take long; a larger --request or a \
+                 smaller --size makes fewer",
+                self.blocks
+            )
         })
     }
 
@@ -174,6 +204,18 @@ impl Workload {
     }
 }
 
+fn check_request(request: Size) -> anyhow::Result<()> {
+    let (cause, advice) = if request.0 < REQUEST_MIN.0 {
+        (format!("they are smaller than {REQUEST_MIN}"), "a larger")
+    } else if request.0 > REQUEST_MAX.0 {
+        (format!("they are larger than {REQUEST_MAX}"), "a smaller")
+    } else {
+        return Ok(());
+    };
+    let what = format!("cannot use requests of {request}");
+    Err(failure(what, cause, format!("use {advice} --request")))
+}
+
 /// Maps the numbers of `bits` bits one to one: odd multiplications, additions and right-shifted exclusive ors
 /// each do.
 fn shuffled(number: u64, bits: u32) -> u64 {
@@ -197,34 +239,66 @@ fn shuffled(number: u64, bits: u32) -> u64 {
 /// All results, and how they came about.
 struct Comparison {
     workload: Workload,
+    rounds: u32,
     /// How the storage was reached, for the reader.
     path: &'static str,
     /// NOOP first.
-    results: Vec<(PolicyKind, Served)>,
+    results: Vec<Tried>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let workload = Workload::new(args)?;
+    if let Some(warning) = workload.warning() {
+        eprintln!("presagio: {warning}");
+    }
     let policies = policies(&args.policy);
-    let progress = progress(policies.len() as u64 + 1);
+    let progress = progress(policies.len() as u64 * u64::from(args.rounds) + 2);
     progress.set_message("writing the file");
     let mut scratch = Scratch::create(&args.dir, workload.bytes(), workload.request)?;
-    let mut results = Vec::new();
-    for policy in policies {
-        progress.inc(1);
-        progress.set_message(policy.name());
-        results.push((policy, serve::serve(policy, &workload, &mut scratch)?));
-    }
+    progress.inc(1);
+    let results = serve_all(&policies, args.rounds, &workload, &mut scratch, &progress)?;
     progress.finish_and_clear();
-    show::show(
-        &Comparison {
-            workload,
-            path: scratch.path(),
-            results,
-        },
-        args.json,
-    )?;
+    let comparison = Comparison {
+        workload,
+        rounds: args.rounds,
+        path: scratch.path(),
+        results,
+    };
+    show::show(&comparison, args.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// All rounds of all policies.
+fn serve_all(
+    policies: &[PolicyKind],
+    rounds: u32,
+    workload: &Workload,
+    scratch: &mut Scratch,
+    progress: &ProgressBar,
+) -> anyhow::Result<Vec<Tried>> {
+    let mut serve = |policy: PolicyKind| {
+        progress.set_message(policy.name());
+        let served = serve::serve(policy, workload, scratch);
+        progress.inc(1);
+        served
+    };
+    // A file that was just written and a device that was idle are unlike what follows: this one does not count.
+    serve(PolicyKind::Noop)?;
+    let mut served = vec![Vec::new(); policies.len()];
+    for index in (0..rounds).flat_map(|round| order(policies.len(), round, rounds)) {
+        served[index].push(serve(policies[index])?);
+    }
+    let both = policies.iter().zip(&served);
+    Ok(both
+        .filter_map(|(policy, rounds)| Tried::new(*policy, rounds))
+        .collect())
+}
+
+/// Who runs when in a round: each round begins elsewhere, so that nobody is always the first, or always behind
+/// the same share of the others.
+fn order(policies: usize, round: u32, rounds: u32) -> impl Iterator<Item = usize> {
+    let first = policies * round as usize / rounds as usize;
+    (0..policies).map(move |index| (first + index) % policies)
 }
 
 /// The policies to try, each once, in the usual order; NOOP always, because the others are compared with it.
@@ -287,6 +361,28 @@ mod tests {
             neighbours < 20,
             "{neighbours} of 999 steps go to the next block"
         );
+    }
+
+    #[test]
+    fn every_round_runs_every_policy_and_begins_with_another() {
+        let orders = [0, 1, 2].map(|round| order(10, round, 3).collect::<Vec<_>>());
+        assert_eq!(orders.each_ref().map(|order| order[0]), [0, 3, 6]);
+        for order in orders {
+            assert!(
+                order
+                    .into_iter()
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .eq(0..10)
+            );
+        }
+    }
+
+    #[test]
+    fn many_requests_are_announced() {
+        let warning = |blocks| workload(Pattern::Strided, 64, blocks).warning();
+        assert_eq!(warning(REQUESTS_MANY), None);
+        assert!(warning(REQUESTS_MANY + 1).is_some_and(|said| said.contains("--request")));
     }
 
     #[test]

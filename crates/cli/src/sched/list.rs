@@ -30,11 +30,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         table.write(&mut out)?;
         writeln!(
             out,
-            "\naggregates: requests of a file that touch are served as one operation"
+            "\nA: aggregates: requests of a file that touch are served as one operation"
         )?;
         writeln!(
             out,
-            "foresight:  can wait for requests that a trace or a model predicts"
+            "F: foresight: can wait for requests that a trace or a model predicts"
         )?;
     }
     Ok(ExitCode::SUCCESS)
@@ -50,13 +50,13 @@ fn json(policy: PolicyKind) -> serde_json::Value {
 }
 
 fn table() -> Table {
-    let yes = |yes| Cell::Text(if yes { "yes" } else { "" }.to_owned());
+    let letter = |yes: bool, letter: &str| Cell::Text(if yes { letter } else { "" }.to_owned());
     let row = |policy: PolicyKind| {
         let (name, about) = (policy.name().to_owned(), about(policy).to_owned());
         vec![
             Cell::Text(name),
-            yes(policy.aggregates()),
-            yes(policy.uses_foresight()),
+            letter(policy.aggregates(), "A"),
+            letter(policy.uses_foresight(), "F"),
             Cell::Text(about),
         ]
     };
@@ -64,8 +64,8 @@ fn table() -> Table {
         title: String::new(),
         columns: vec![
             ("policy", "policy"),
-            ("aggregates", "aggregates"),
-            ("uses_foresight", "foresight"),
+            ("aggregates", "A"),
+            ("uses_foresight", "F"),
             ("about", "what it does"),
         ],
         rows: PolicyKind::ALL.map(row).to_vec(),
@@ -78,11 +78,9 @@ const fn about(policy: PolicyKind) -> &'static str {
         PolicyKind::To => "first come, first served",
         PolicyKind::ToAgg => "first come, first served; neighbours of the first come along",
         PolicyKind::Sjf => "shortest job first: the file with the fewest bytes queued",
-        PolicyKind::Mlf => "files in turn, each with a quantum that grows while its requests wait",
-        PolicyKind::Aioli => {
-            "like MLF, but oldest first and one batch at a time; waits for better batches"
-        }
-        PolicyKind::Sw => "arrival windows one after the other, inside one ordered by application",
+        PolicyKind::Mlf => "files in turn, each with a quantum that grows while it waits",
+        PolicyKind::Aioli => "quanta like MLF, oldest first, one batch at a time, may wait",
+        PolicyKind::Sw => "by arrival window, inside a window by application",
         PolicyKind::Twins => "one data server at a time, each for a time window",
         PolicyKind::Wfq => "queues share the device by their weights",
         PolicyKind::Hbrr => "files in turn, some batches from each",

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  presagio sched list                what are the ten policies?
-  presagio sched compare /scratch    which one serves 64 clients best on this storage?")]
+  presagio sched list               what are the ten policies?
+  presagio sched compare /scratch   which one suits this storage best?")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -23,14 +23,22 @@ impl Said {
 
 /// Runs `presagio` with `args`; stdout and stderr are no terminals here.
 pub fn presagio(args: &[&str]) -> Said {
+    run(Command::new(program()).args(args).env_remove("COLUMNS"))
+}
+
+/// Like `presagio`, with a terminal that claims to be so many columns wide.
+pub fn presagio_at(columns: usize, args: &[&str]) -> Said {
+    run(Command::new(program())
+        .args(args)
+        .env("COLUMNS", columns.to_string()))
+}
+
+fn run(command: &mut Command) -> Said {
     let Output {
         status,
         stdout,
         stderr,
-    } = Command::new(program())
-        .args(args)
-        .output()
-        .expect("presagio starts");
+    } = command.output().expect("presagio starts");
     let text = |bytes| String::from_utf8(bytes).expect("presagio speaks UTF-8");
     Said {
         out: text(stdout),

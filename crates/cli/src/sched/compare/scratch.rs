@@ -7,6 +7,7 @@
 //! is noticed; each run of writes makes a new version.
 
 use crate::failure::failure;
+use crate::size::Size;
 use rustix::fs::{Advice, OFlags, fadvise};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,6 +26,7 @@ pub struct Scratch {
     file: File,
     bytes: u64,
     direct: bool,
+    in_memory: bool,
     version: u64,
 }
 
@@ -32,20 +34,25 @@ impl Scratch {
     /// A file of `bytes` bytes in `dir`, to be read and written in requests of `request` bytes.
     pub fn create(dir: &Path, bytes: u64, request: u64) -> anyhow::Result<Scratch> {
         let explain = |cause: io::Error| {
-            let what = format!(
-                "cannot make a scratch file of {bytes} bytes in {}",
-                dir.display()
-            );
+            let (size, place) = (Size(bytes), dir.display());
+            let what = format!("cannot make a scratch file of {size} in {place}");
+            // Where the directory is there, what was not found is a way to make files in it.
+            if cause.kind() == io::ErrorKind::NotFound && dir.is_dir() {
+                let advice = "name a directory on the storage in question";
+                return failure(what, "its file system does not take files", advice);
+            }
             let advice = advice(&cause);
             failure(what, cause, advice)
         };
         let aligned = request.is_multiple_of(ALIGNMENT as u64);
         let (file, direct) = open_nameless(dir, aligned).map_err(explain)?;
         ensure_room(&file, bytes).map_err(explain)?;
+        let in_memory = is_in_memory(&file).map_err(explain)?;
         let scratch = Scratch {
             file,
             bytes,
             direct,
+            in_memory,
             version: 0,
         };
         scratch.fill().map_err(explain)?;
@@ -64,7 +71,9 @@ impl Scratch {
 
     /// How the storage is reached, in words.
     pub fn path(&self) -> &'static str {
-        if self.direct {
+        if self.in_memory {
+            "tmpfs: memory, not storage"
+        } else if self.direct {
             "O_DIRECT, past the page cache"
         } else {
             "page cache, dropped before each policy"
@@ -163,10 +172,16 @@ fn ensure_room(file: &File, bytes: u64) -> io::Result<()> {
     let system = rustix::fs::fstatvfs(file)?;
     let free = system.f_bavail.saturating_mul(system.f_frsize);
     if bytes < free {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::StorageFull.into())
+        return Ok(());
     }
+    let cause = format!("only {} are free there", Size(free));
+    Err(io::Error::new(io::ErrorKind::StorageFull, cause))
+}
+
+/// Whether the file is on tmpfs, which accepts direct I/O and has no device.
+fn is_in_memory(file: &File) -> io::Result<bool> {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    Ok(rustix::fs::fstatfs(file)?.f_type as u64 == TMPFS_MAGIC)
 }
 
 /// Some file systems accept the flag and then refuse the I/O.
@@ -175,7 +190,8 @@ fn works_directly(file: &File) -> bool {
     file.write_all_at(buffer.bytes(), 0).is_ok()
 }
 
-fn advice(cause: &io::Error) -> &'static str {
+/// What to do about an error of the storage.
+pub fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::NotFound => "create the directory first, or name another one",
         io::ErrorKind::NotADirectory => "name a directory",

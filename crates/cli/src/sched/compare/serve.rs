@@ -4,7 +4,7 @@
 //! client leaves it alone from submit to completion, so a worker that has the request can lock it at once.
 
 use super::Workload;
-use super::scratch::{Buffer, Scratch, is_version, write_version};
+use super::scratch::{Buffer, Scratch, advice, is_version, write_version};
 use crate::failure::failure;
 use presagio_core::{FileId, Op, Range, Request, RequestId};
 use presagio_engine::{Engine, EngineConfig};
@@ -32,11 +32,8 @@ pub fn serve(
     scratch: &mut Scratch,
 ) -> anyhow::Result<Served> {
     let explain = |cause: io::Error| {
-        failure(
-            format!("{policy} could not be tried"),
-            cause,
-            "check the storage",
-        )
+        let advice = advice(&cause);
+        failure(format!("{policy} could not be tried"), cause, advice)
     };
     if workload.op == Op::Write {
         scratch.expect_next_version();

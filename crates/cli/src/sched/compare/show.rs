@@ -1,41 +1,54 @@
-//! What a comparison found: a table that can be read in ten seconds, and one sentence.
+//! What a comparison found: a table that can be read in ten seconds, and a conclusion.
 
-use super::{Comparison, Pattern};
+use super::judge::{self, Tried};
+use super::{Comparison, Pattern, Workload};
 use crate::size::Size;
 use crate::table::{Cell, Table};
+use crate::terminal::{self, counted, prose};
 use clap::ValueEnum;
 use presagio_sched::PolicyKind;
 use serde_json::{Value, json};
 use std::io::{self, Write};
+use std::time::Duration;
 
-use super::serve::Served;
-
-/// A drawn bar's width where a policy is the fastest.
-const BAR_WIDTH: f64 = 24.0;
+/// A shorter bar would not show a difference.
+const BAR_WIDTH_MIN: usize = 8;
 
 pub fn show(comparison: &Comparison, json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if json {
         return writeln!(out, "{:#}", document(comparison));
     }
-    writeln!(out, "{}\n", headline(comparison))?;
-    table(comparison).write(&mut out)?;
-    writeln!(out, "\n{}", conclusion(&comparison.results))
+    writeln!(out, "{}\n", prose(&headline(comparison)))?;
+    for line in with_bars(comparison, terminal::width()) {
+        writeln!(out, "{line}")?;
+    }
+    if let Some(note) = note(&comparison.results) {
+        writeln!(out, "\n{}", prose(note))?;
+    }
+    writeln!(out, "\n{}", prose(&judge::conclusion(&comparison.results)))
 }
 
 fn headline(comparison: &Comparison) -> String {
     let workload = &comparison.workload;
     let (size, request) = (Size(workload.bytes()), Size(workload.request));
     format!(
-        "{} clients {} one shared file of {size} in {} requests of {request}, {}.\n\
-         {} ({}). Every byte was verified.",
-        workload.clients,
-        workload.op,
-        workload.blocks,
+        "{} one shared file of {size} in {} of {request}, {}.\n\
+         {} ({}). {}, every byte verified.",
+        asking(workload),
+        counted(workload.blocks, "request"),
         pattern_name(workload.pattern),
         served_by(workload.workers),
         comparison.path,
+        rounds(comparison.rounds),
     )
+}
+
+/// `64 clients read`, `1 client writes`.
+fn asking(workload: &Workload) -> String {
+    let ending = if workload.clients == 1 { "s" } else { "" };
+    let clients = counted(workload.clients, "client");
+    format!("{clients} {}{ending}", workload.op)
 }
 
 fn served_by(workers: u64) -> String {
@@ -45,29 +58,55 @@ fn served_by(workers: u64) -> String {
     }
 }
 
+fn rounds(rounds: u32) -> String {
+    match rounds {
+        1 => "1 round".to_owned(),
+        _ => format!("Median of {rounds} rounds"),
+    }
+}
+
 fn pattern_name(pattern: Pattern) -> String {
     pattern
         .to_possible_value()
         .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
+/// What the figures of some policies cannot show here, where any of those ran.
+fn note(results: &[Tried]) -> Option<&'static str> {
+    let idle = [PolicyKind::Sw, PolicyKind::Twins, PolicyKind::Wfq];
+    let any = results.iter().any(|tried| idle.contains(&tried.policy));
+    any.then_some(
+        "With one file, one queue and one application, TWINS, WFQ and SW have nothing to choose from.",
+    )
+}
+
+/// The table, and behind it a bar for each policy's speed in what is left of `width`.
+fn with_bars(comparison: &Comparison, width: usize) -> Vec<String> {
+    let least = |least: f64, tried: &Tried| least.min(tried.seconds);
+    let fastest = comparison.results.iter().fold(f64::INFINITY, least);
+    let mut lines = table(comparison).lines();
+    let taken = lines.iter().map(|line| line.chars().count()).max();
+    let width = width.saturating_sub(taken.unwrap_or(0) + 2);
+    for (line, tried) in lines.iter_mut().skip(1).zip(&comparison.results) {
+        let bar = drawn(fastest / tried.seconds, width.max(BAR_WIDTH_MIN));
+        line.push_str("  ");
+        line.push_str(&bar);
+    }
+    lines
+}
+
 fn table(comparison: &Comparison) -> Table {
     let bytes = comparison.workload.bytes();
-    let fastest = comparison
-        .results
-        .iter()
-        .map(|(_, served)| rate(bytes, served))
-        .fold(0.0, f64::max);
-    let noop = noop(&comparison.results);
-    let row = |(policy, served): &(PolicyKind, Served)| {
+    let noop = judge::noop(&comparison.results);
+    let row = |tried: &Tried| {
         vec![
-            Cell::Text(policy.to_string()),
-            Cell::Number(served.took.as_secs_f64(), 2),
-            Cell::Number(rate(bytes, served), 0),
-            Cell::Count(served.operations),
-            Cell::Number(per_operation(served), 1),
-            Cell::Number(gain(noop, served), 2),
-            Cell::Text(drawn(rate(bytes, served) / fastest)),
+            Cell::Text(tried.policy.to_string()),
+            Cell::Number(tried.seconds, 3),
+            Cell::maybe(tried.spread.map(|spread| spread * 100.0), 0),
+            Cell::Number(rate(bytes, tried), 0),
+            Cell::Count(tried.operations),
+            Cell::Number(per_operation(tried), 1),
+            Cell::maybe(noop.map(|noop| tried.gain(noop)), 2),
         ]
     };
     Table {
@@ -75,11 +114,11 @@ fn table(comparison: &Comparison) -> Table {
         columns: vec![
             ("policy", "policy"),
             ("seconds", "seconds"),
+            ("spread", "± %"),
             ("mb_per_second", "MB/s"),
             ("operations", "operations"),
-            ("requests_per_operation", "requests/operation"),
+            ("requests_per_operation", "requests/op"),
             ("gain", "× NOOP"),
-            ("bar", "MB/s"),
         ],
         rows: comparison.results.iter().map(row).collect(),
     }
@@ -87,16 +126,19 @@ fn table(comparison: &Comparison) -> Table {
 
 fn document(comparison: &Comparison) -> Value {
     let workload = &comparison.workload;
-    let noop = noop(&comparison.results);
-    let policy = |(policy, served): &(PolicyKind, Served)| {
+    let noop = judge::noop(&comparison.results);
+    let policy = |tried: &Tried| {
+        let rounds = tried.rounds.iter().map(Duration::as_secs_f64);
         json!({
-            "policy": policy.name(),
-            "seconds": served.took.as_secs_f64(),
-            "mb_per_second": rate(workload.bytes(), served),
-            "requests": served.requests,
-            "operations": served.operations,
-            "requests_per_operation": per_operation(served),
-            "gain": gain(noop, served),
+            "policy": tried.policy.name(),
+            "seconds": tried.seconds,
+            "seconds_by_round": rounds.collect::<Vec<_>>(),
+            "spread": tried.spread,
+            "mb_per_second": rate(workload.bytes(), tried),
+            "requests": tried.requests,
+            "operations": tried.operations,
+            "requests_per_operation": per_operation(tried),
+            "gain": noop.map(|noop| tried.gain(noop)),
         })
     };
     json!({
@@ -106,97 +148,40 @@ fn document(comparison: &Comparison) -> Value {
         "pattern": pattern_name(workload.pattern),
         "request_bytes": workload.request,
         "file_bytes": workload.bytes(),
+        "rounds": comparison.rounds,
         "storage_path": comparison.path,
         // A wrong byte anywhere ends the comparison with an error.
         "verified": true,
         "policies": comparison.results.iter().map(policy).collect::<Vec<_>>(),
-        "conclusion": conclusion(&comparison.results),
+        "note": note(&comparison.results),
+        "conclusion": judge::conclusion(&comparison.results),
     })
 }
 
-/// The comparison in one sentence.
-fn conclusion(results: &[(PolicyKind, Served)]) -> String {
-    let noop = noop(results);
-    let fastest = results.iter().min_by_key(|(_, served)| served.took);
-    match fastest {
-        Some((policy, served)) if gain(noop, served) >= 1.1 => format!(
-            "{policy} served {} requests with {} operations: {:.1} × faster than NOOP.",
-            served.requests,
-            served.operations,
-            gain(noop, served)
-        ),
-        _ => "No policy was clearly faster than NOOP: this storage does not mind these requests as they come."
-            .to_owned(),
-    }
+fn rate(bytes: u64, tried: &Tried) -> f64 {
+    bytes as f64 / 1e6 / tried.seconds
 }
 
-/// NOOP always runs; were it missing, nothing would be compared with anything.
-fn noop(results: &[(PolicyKind, Served)]) -> Option<&Served> {
-    results
-        .iter()
-        .find(|(policy, _)| *policy == PolicyKind::Noop)
-        .map(|(_, served)| served)
+fn per_operation(tried: &Tried) -> f64 {
+    tried.requests as f64 / tried.operations.max(1) as f64
 }
 
-fn gain(noop: Option<&Served>, served: &Served) -> f64 {
-    noop.map_or(f64::NAN, |noop| {
-        noop.took.as_secs_f64() / served.took.as_secs_f64()
-    })
-}
-
-fn rate(bytes: u64, served: &Served) -> f64 {
-    bytes as f64 / 1e6 / served.took.as_secs_f64()
-}
-
-fn per_operation(served: &Served) -> f64 {
-    served.requests as f64 / served.operations.max(1) as f64
-}
-
-/// A bar of blocks, exact to an eighth of one.
-fn drawn(share: f64) -> String {
+/// A bar of blocks, exact to an eighth of one; `width` blocks are the whole.
+fn drawn(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = (share * BAR_WIDTH * 8.0).round() as usize;
+    let eighths = (share * width as f64 * 8.0).round() as usize;
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    fn served(ms: u64, operations: u64) -> Served {
-        Served {
-            took: Duration::from_millis(ms),
-            requests: 8192,
-            operations,
-        }
-    }
-
-    #[test]
-    fn the_conclusion_names_the_fastest_policy_and_its_gain() {
-        let results = [
-            (PolicyKind::Noop, served(1060, 8192)),
-            (PolicyKind::Aioli, served(200, 151)),
-        ];
-        let expected = "aIOLi served 8192 requests with 151 operations: 5.3 × faster than NOOP.";
-        assert_eq!(conclusion(&results), expected);
-    }
-
-    #[test]
-    fn where_nothing_is_gained_the_conclusion_says_so() {
-        let results = [
-            (PolicyKind::Noop, served(1000, 8192)),
-            (PolicyKind::Sjf, served(990, 900)),
-        ];
-        assert!(conclusion(&results).starts_with("No policy"));
-        assert!(conclusion(&results[..1]).starts_with("No policy"));
-    }
 
     #[test]
     fn bars_are_as_long_as_their_share() {
-        assert_eq!(drawn(1.0).chars().count(), 24);
-        assert_eq!(drawn(0.5).chars().count(), 12);
-        assert_eq!(drawn(1.0 / 192.0), "▏");
-        assert_eq!(drawn(0.0), "");
+        assert_eq!(drawn(1.0, 24).chars().count(), 24);
+        assert_eq!(drawn(0.5, 24).chars().count(), 12);
+        assert_eq!(drawn(1.0 / 192.0, 24), "▏");
+        assert_eq!(drawn(0.0, 24), "");
     }
 }
