@@ -203,6 +203,12 @@ impl Book {
         (number, new)
     }
 
+    /// Whether there are so many files that what is kept of each is not likely to be in a near cache.
+    #[inline]
+    pub(crate) fn has_many_files(&self) -> bool {
+        self.files.len() > 512
+    }
+
     /// The file with this number.
     pub(crate) fn file(&mut self, number: u32) -> &mut File {
         &mut self.files[number as usize]

@@ -58,6 +58,11 @@ impl Offsets {
         next.is_some_and(|(key, _)| key.offset <= range.end())
     }
 
+    /// See [`crate::policy::Policy::touch`].
+    pub(crate) fn touch(&self, queue: u32) {
+        self.queues.touch(queue);
+    }
+
     /// Takes a request out of its queue.
     pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
         let removed = self.remove_if_there(book, slot);

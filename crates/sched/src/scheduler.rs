@@ -168,6 +168,11 @@ impl Scheduler {
         if new {
             self.forget(file);
         }
+        if self.book.has_many_files()
+            && let Some(lane) = self.lanes.last()
+        {
+            lane.policy.touch(home_of(file, request.op));
+        }
         self.count_arrival(file, &request);
         let arrival = self.book.enter(&request, file, now);
         let slot = arrival.slot;

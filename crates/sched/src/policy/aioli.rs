@@ -204,6 +204,10 @@ impl Policy for Aioli {
         Some(&mut self.queues.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.queues.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.queues.len()
     }

@@ -124,6 +124,10 @@ impl Policy for Hbrr {
         Some(&mut self.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.offsets.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.len
     }

@@ -104,6 +104,10 @@ impl Policy for Mlf {
         Some(&mut self.queues.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.queues.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.queues.len()
     }

@@ -67,6 +67,10 @@ pub(crate) trait Policy: Debug + Send {
         None
     }
 
+    /// A request of this home is about to be pushed, and there are many files. Begins to load what that will
+    /// need, so that the loads overlap with what comes before.
+    fn touch(&self, _home: u32) {}
+
     /// How many requests it has.
     fn len(&self) -> usize;
 }

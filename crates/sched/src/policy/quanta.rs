@@ -129,6 +129,13 @@ impl QuantaQueues {
         }
     }
 
+    /// See [`super::Policy::touch`].
+    pub(crate) fn touch(&self, home: u32) {
+        self.offsets.touch(home);
+        let queue = self.queues.get(home as usize);
+        std::hint::black_box(queue.map(|q| (q.given, q.fronts.len())));
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -138,6 +138,10 @@ impl Policy for Sjf {
         Some(&mut self.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.offsets.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.len
     }

@@ -129,6 +129,10 @@ impl Policy for Sw {
         Some(&mut self.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.offsets.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.len
     }

@@ -116,6 +116,10 @@ impl Policy for ToAgg {
         Some(&mut self.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.offsets.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.len
     }

@@ -190,6 +190,10 @@ impl Policy for Wfq {
         Some(&mut self.offsets)
     }
 
+    fn touch(&self, home: u32) {
+        self.offsets.touch(home);
+    }
+
     fn len(&self) -> usize {
         self.len
     }
