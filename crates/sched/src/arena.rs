@@ -79,9 +79,92 @@ impl<T, const N: usize> IndexMut<u32> for Arena<T, N> {
     }
 }
 
+/// A chunked table: each index up to the highest that was used has a value, the default until it is set.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<T> {
+    chunks: Vec<Box<[T; CHUNK]>>,
+}
+
+/// Elements per chunk of a [`Table`].
+const CHUNK: usize = 256;
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table { chunks: Vec::new() }
+    }
+}
+
+impl<T: Default> Table<T> {
+    /// The element, if the table reaches so far.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?;
+        Some(&chunk[index as usize % CHUNK])
+    }
+
+    /// The element, for change; the table grows to reach it.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
+        if index as usize / CHUNK >= self.chunks.len() {
+            self.reach(index);
+        }
+        &mut self[index]
+    }
+
+    #[cold]
+    fn reach(&mut self, index: u32) {
+        // Made on the heap, one by one: a whole chunk is too large for a small stack.
+        let chunk = || (0..CHUNK).map(|_| T::default()).collect::<Box<[T]>>();
+        self.chunks.resize_with(index as usize / CHUNK + 1, || {
+            chunk()
+                .try_into()
+                .ok()
+                .expect("as many elements as asked for")
+        });
+    }
+
+    /// All elements, with their numbers.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        (0..).zip(self.chunks.iter_mut().flat_map(|c| c.iter_mut()))
+    }
+
+    /// How many elements there are: all indices below have one.
+    pub(crate) fn len(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+}
+
+impl<T> Index<u32> for Table<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, index: u32) -> &T {
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+}
+
+impl<T> IndexMut<u32> for Table<T> {
+    #[inline]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_reaches_where_it_is_used_and_no_further() {
+        let mut table = Table::<u8>::default();
+        assert_eq!(table.get(0), None);
+        *table.at_mut(300) = 7;
+        assert_eq!((table.get(300), table.get(299)), (Some(&7), Some(&0)));
+        assert_eq!(table.get(table.len()), None);
+        assert_eq!(
+            table.iter_mut().find(|(_, v)| **v == 7).map(|f| f.0),
+            Some(300)
+        );
+    }
 
     #[test]
     fn freed_names_are_reused_and_others_keep_their_value() {

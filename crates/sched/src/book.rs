@@ -117,7 +117,7 @@ const _: () = assert!(size_of::<File>() == 64 && size_of::<Entry>() == 96);
 
 /// Files remembered after their last request, for their history; beyond that, those go that have been known
 /// idle for longest.
-const FILES_KEPT: usize = 1 << 16;
+const FILES_KEPT: u32 = 1 << 16;
 
 /// See the module's header.
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ pub(crate) struct Book {
     pub entries: Arena<Entry, 512>,
     pub foresight: Foresight,
     next_seq: u64,
-    files: Vec<File>,
+    files: Arena<File, 256>,
     numbers: IdHashMap<FileId, u32>,
     last: Option<(FileId, u32)>,
     /// Files that became idle, longest ago first; some are busy again. Each is in it at most once.
@@ -139,7 +139,7 @@ impl Book {
     pub(crate) fn enter(&mut self, request: &Request, file: u32, now: Nanos) -> Arrival {
         let seq = self.next_seq;
         self.next_seq += 1;
-        self.files[file as usize].live += 1;
+        self.files[file].live += 1;
         let home = home_of(file, request.op);
         let slot = match self.entries.reuse() {
             Some(slot) => slot,
@@ -181,7 +181,7 @@ impl Book {
         entry.generation = entry.generation.wrapping_add(1);
         let number = entry.home / 2;
         self.entries.free(slot);
-        let file = &mut self.files[number as usize];
+        let file = &mut self.files[number];
         file.live -= 1;
         if file.live == 0 && !std::mem::replace(&mut self.in_idle[number as usize], true) {
             self.idle.push_back(number);
@@ -206,20 +206,20 @@ impl Book {
     /// Whether there are so many files that what is kept of each is not likely to be in a near cache.
     #[inline]
     pub(crate) fn has_many_files(&self) -> bool {
-        self.files.len() > 512
+        self.files.capacity_used() > 512
     }
 
     /// The file with this number.
     pub(crate) fn file(&mut self, number: u32) -> &mut File {
-        &mut self.files[number as usize]
+        &mut self.files[number]
     }
 
     /// Counts a request into, or out of, an index by offset, for the guard.
     pub(crate) fn count_indexed(&mut self, slot: Slot, change: i32) {
         let entry = &self.entries[slot];
         if entry.guarded {
-            let home = entry.home as usize;
-            let indexed = &mut self.files[home / 2].indexed[home % 2];
+            let home = entry.home;
+            let indexed = &mut self.files[home / 2].indexed[home as usize % 2];
             *indexed = indexed.wrapping_add_signed(change);
         }
     }
@@ -237,13 +237,12 @@ impl Book {
         };
         let number = match self.forget_idle_file() {
             Some(number) => {
-                self.files[number as usize] = file;
+                self.files[number] = file;
                 number
             }
             None => {
-                self.files.push(file);
                 self.in_idle.push(false);
-                self.files.len() as u32 - 1
+                self.files.insert(file)
             }
         };
         self.numbers.insert(id, number);
@@ -252,12 +251,12 @@ impl Book {
 
     /// Once many files are known, gives the number of one that is idle to the next.
     fn forget_idle_file(&mut self) -> Option<u32> {
-        if self.files.len() < FILES_KEPT {
+        if self.files.capacity_used() < FILES_KEPT {
             return None;
         }
         while let Some(number) = self.idle.pop_front() {
             self.in_idle[number as usize] = false;
-            let file = &self.files[number as usize];
+            let file = &self.files[number];
             if file.live == 0 {
                 self.numbers.remove(&file.id);
                 return Some(number);
@@ -366,7 +365,7 @@ mod tests {
             visit(&mut book, file);
         }
         assert_eq!(visit(&mut book, u64::MAX), 0);
-        assert_eq!(book.files.len(), FILES_KEPT);
+        assert_eq!(book.files.capacity_used(), FILES_KEPT);
         assert_eq!(visit(&mut book, u64::MAX), 0);
         assert_ne!(visit(&mut book, 0), 0, "its number was given away");
     }

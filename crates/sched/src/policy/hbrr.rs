@@ -4,7 +4,8 @@
 //! offset on and merged with what touches them; then it goes to the back of the ring. A queue that runs
 //! empty leaves the ring.
 
-use super::{Choice, Policy, at_mut};
+use super::{Choice, Policy};
+use crate::arena::Table;
 use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::{Limits, Offsets};
@@ -16,7 +17,7 @@ use presagio_core::Nanos;
 pub(crate) struct Hbrr {
     offsets: Offsets,
     /// The requests of each queue.
-    requests: Vec<u32>,
+    requests: Table<u32>,
     /// The ring: queues by the moment (a counter) at which they went to its back.
     ring: KeyedHeap<u64>,
     next_place: u64,
@@ -31,7 +32,7 @@ impl Hbrr {
     pub(crate) fn new(settings: &Settings) -> Hbrr {
         Hbrr {
             offsets: Offsets::default(),
-            requests: Vec::new(),
+            requests: Table::default(),
             ring: KeyedHeap::default(),
             next_place: 0,
             turn: None,
@@ -52,7 +53,7 @@ impl Hbrr {
             Some((queue, left)) if queue == home => left.min(self.quantum),
             _ => self.quantum,
         };
-        if self.requests[home as usize] == 0 {
+        if self.requests[home] == 0 {
             self.turn = None;
         } else if left > 1 {
             self.turn = Some((home, left - 1));
@@ -67,8 +68,8 @@ impl Hbrr {
             let home = book.entries[slot].home;
             self.offsets.remove(book, slot);
             self.len -= 1;
-            self.requests[home as usize] -= 1;
-            if self.requests[home as usize] == 0 {
+            self.requests[home] -= 1;
+            if self.requests[home] == 0 {
                 self.ring.remove(home);
                 self.turn = self.turn.filter(|turn| turn.0 != home);
             }
@@ -81,7 +82,7 @@ impl Policy for Hbrr {
         let home = arrival.home;
         self.offsets.insert(book, arrival);
         self.len += 1;
-        let requests = at_mut(&mut self.requests, home);
+        let requests = self.requests.at_mut(home);
         *requests += 1;
         if *requests == 1 {
             self.move_back(home);

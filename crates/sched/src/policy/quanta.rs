@@ -14,8 +14,9 @@
 //! The lowest few virtual requests of a queue are kept as they grow, join and are preceded by new ones, so
 //! that the front is at hand at every selection; further ones are put together when they come to the front.
 
+use super::BYTES_COUNTED_MAX;
 use super::waits::Waits;
-use super::{BYTES_COUNTED_MAX, at_mut};
+use crate::arena::Table;
 use crate::book::{Arrival, Book, Slot, State};
 use crate::offsets::{Limits, Offsets};
 use crate::settings::Settings;
@@ -26,7 +27,7 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub(crate) struct QuantaQueues {
     pub offsets: Offsets,
-    queues: Vec<Queue>,
+    queues: Table<Queue>,
     pub waits: Waits,
     /// How long a suspected shift or better aggregation is waited for.
     wait: Nanos,
@@ -89,7 +90,7 @@ impl QuantaQueues {
     pub(crate) fn new(settings: &Settings, quantum: u64) -> QuantaQueues {
         QuantaQueues {
             offsets: Offsets::default(),
-            queues: Vec::new(),
+            queues: Table::default(),
             waits: Waits::default(),
             wait: settings.wait,
             quantum,
@@ -111,8 +112,8 @@ impl QuantaQueues {
             return false;
         }
         self.quantum = quantum;
-        for (home, queue) in self.queues.iter_mut().enumerate() {
-            queue.count_to(step_of(home as u32));
+        for (home, queue) in self.queues.iter_mut() {
+            queue.count_to(step_of(home));
             queue.growth = quantum;
         }
         true
@@ -120,19 +121,19 @@ impl QuantaQueues {
 
     /// The numbers of all queues.
     pub(crate) fn homes(&self) -> std::ops::Range<u32> {
-        0..self.queues.len() as u32
+        0..self.queues.len()
     }
 
     pub(crate) fn forget(&mut self, home: u32) {
-        if let Some(queue) = self.queues.get_mut(home as usize) {
-            *queue = Queue::default();
+        if home < self.queues.len() {
+            self.queues[home] = Queue::default();
         }
     }
 
     /// See [`super::Policy::touch`].
     pub(crate) fn touch(&self, home: u32) {
         self.offsets.touch(home);
-        let queue = self.queues.get(home as usize);
+        let queue = self.queues.get(home);
         std::hint::black_box(queue.map(|q| (q.given, q.fronts.len())));
     }
 
@@ -145,7 +146,7 @@ impl QuantaQueues {
         let home = arrival.home;
         let followed = self.offsets.insert(book, arrival);
         self.len += 1;
-        let queue = at_mut(&mut self.queues, home);
+        let queue = self.queues.at_mut(home);
         if queue.growth == 0 {
             queue.growth = self.quantum;
         }
@@ -156,8 +157,7 @@ impl QuantaQueues {
         if added == Added::Last && followed {
             self.extend_last(book, home);
         }
-        added != Added::Behind
-            && (added == Added::Front || self.queues[home as usize].fronts.len() == 1)
+        added != Added::Behind && (added == Added::Front || self.queues[home].fronts.len() == 1)
     }
 
     /// Removes a request that was cancelled.
@@ -167,7 +167,7 @@ impl QuantaQueues {
         self.offsets.remove(book, slot);
         self.len -= 1;
         let alone = self.offsets.is_free(home, arrival.range);
-        let queue = &mut self.queues[home as usize];
+        let queue = &mut self.queues[home];
         queue.requests -= 1;
         queue.drop_from_fronts(Front::new(arrival, word), alone);
         self.find_front(book, home);
@@ -182,7 +182,7 @@ impl QuantaQueues {
             self.offsets.remove(book, slot);
         }
         self.len -= out.len();
-        let queue = &mut self.queues[home as usize];
+        let queue = &mut self.queues[home];
         queue.requests -= out.len() as u32;
         queue.fronts.clear();
         self.find_front(book, home);
@@ -190,12 +190,12 @@ impl QuantaQueues {
 
     /// The arrival number of the oldest request in the queue's front; none if the queue is empty.
     pub(crate) fn oldest(&self, home: u32) -> Option<u64> {
-        Some(self.queues[home as usize].fronts.last()?.oldest)
+        Some(self.queues[home].fronts.last()?.oldest)
     }
 
     /// After how many more steps than `step` the front can be served: at least one.
     pub(crate) fn steps_to_ready(&mut self, home: u32, step: u64) -> u64 {
-        let queue = &mut self.queues[home as usize];
+        let queue = &mut self.queues[home];
         queue.count_to(step);
         let Some(front) = queue.fronts.last() else {
             return u64::MAX;
@@ -217,7 +217,7 @@ impl QuantaQueues {
     /// aggregation*: the last batch of this queue had more requests and the selected one does not continue
     /// it. Either waits once.
     pub(crate) fn suspects_more(&mut self, home: u32, now: Nanos) -> bool {
-        let queue = &mut self.queues[home as usize];
+        let queue = &mut self.queues[home];
         let Some(front) = queue.fronts.last() else {
             return false;
         };
@@ -262,7 +262,7 @@ impl QuantaQueues {
             self.offsets.remove(book, slot);
         }
         self.len -= out.len();
-        let queue = &mut self.queues[home as usize];
+        let queue = &mut self.queues[home];
         queue.count_to(step);
         queue.requests -= out.len() as u32;
         let kept = queue.fronts.pop();
@@ -284,7 +284,7 @@ impl QuantaQueues {
 
     /// Whether the front continues at `end` and fits into `bytes`.
     pub(crate) fn continues(&self, home: u32, end: u64, bytes: u64) -> bool {
-        let front = self.queues.get(home as usize).and_then(|q| q.fronts.last());
+        let front = self.queues.get(home).and_then(|q| q.fronts.last());
         front.is_some_and(|f| f.start == end && f.bytes() <= bytes)
     }
 
@@ -292,9 +292,7 @@ impl QuantaQueues {
     /// 175 % of it or more, 1.5 × from 125 %, the same from 75 %, else half.
     pub(crate) fn adapt(&mut self, home: u32, used: u64, step: u64) {
         let most = self.limits.bytes.max(self.quantum);
-        let Some(queue) = self.queues.get_mut(home as usize) else {
-            return;
-        };
+        let queue = self.queues.at_mut(home);
         queue.count_to(step);
         let growth = queue.growth;
         let percent = u128::from(used) * 100 / u128::from(growth.max(1));
@@ -313,7 +311,7 @@ impl QuantaQueues {
     /// Collects the requests of the front into `out` and returns it as they really are.
     fn collect_front(&mut self, book: &Book, home: u32, out: &mut Vec<Slot>) -> Front {
         if !self.front(home).is_there(book) {
-            self.queues[home as usize].fronts.clear();
+            self.queues[home].fronts.clear();
             self.find_front(book, home);
         }
         let front = self.front(home);
@@ -333,13 +331,13 @@ impl QuantaQueues {
     }
 
     fn front(&self, home: u32) -> &Front {
-        let front = self.queues[home as usize].fronts.last();
+        let front = self.queues[home].fronts.last();
         front.expect("a queue with requests has a front")
     }
 
     /// After a front has left: if none is known, the lowest offset is looked up and what follows it added.
     fn find_front(&mut self, book: &Book, home: u32) {
-        let queue = &mut self.queues[home as usize];
+        let queue = &mut self.queues[home];
         if queue.requests == 0 {
             // The numbers start again from 0, so that they stay small.
             queue.given = 0;
@@ -355,7 +353,7 @@ impl QuantaQueues {
     /// Adds to the highest virtual request that is kept what follows it without a gap.
     fn extend_last(&mut self, book: &Book, home: u32) {
         let limits = self.limits;
-        let front = &mut self.queues[home as usize].fronts[0];
+        let front = &mut self.queues[home].fronts[0];
         if front.start < front.end {
             self.offsets.chain(book, home, front.end, |next| {
                 front.append(&Front::of(book, next), limits)

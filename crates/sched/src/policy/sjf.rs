@@ -4,7 +4,8 @@
 //! replaces the walk over all queues. An arrival only makes a queue longer, so it leaves the heap as it is:
 //! what stands there is at most the queue's bytes, and is put right when the queue comes to the top.
 
-use super::{Choice, Policy, at_mut};
+use super::{Choice, Policy};
+use crate::arena::Table;
 use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::{Limits, Offsets};
@@ -16,7 +17,7 @@ use presagio_core::Nanos;
 #[derive(Debug)]
 pub(crate) struct Sjf {
     offsets: Offsets,
-    queues: Vec<Queue>,
+    queues: Table<Queue>,
     /// The queues that can be served, by their bytes or fewer.
     shortest: KeyedHeap<u64>,
     /// The queues that are held back because foresight expects more.
@@ -43,7 +44,7 @@ impl Sjf {
     pub(crate) fn new(settings: &Settings) -> Sjf {
         Sjf {
             offsets: Offsets::default(),
-            queues: Vec::new(),
+            queues: Table::default(),
             shortest: KeyedHeap::default(),
             waits: Waits::default(),
             limits: Limits::of(settings),
@@ -53,7 +54,7 @@ impl Sjf {
 
     /// Puts the queue where its bytes say, or nowhere if it is empty or waits.
     fn place(&mut self, home: u32) {
-        let queue = &self.queues[home as usize];
+        let queue = &self.queues[home];
         if queue.requests == 0 {
             self.waits.end(home);
             self.shortest.remove(home);
@@ -66,7 +67,7 @@ impl Sjf {
         for &slot in slots {
             let (home, len) = (book.entries[slot].home, book.entries[slot].range().len());
             self.offsets.remove(book, slot);
-            let queue = &mut self.queues[home as usize];
+            let queue = &mut self.queues[home];
             queue.bytes -= u128::from(len);
             queue.requests -= 1;
             self.len -= 1;
@@ -83,7 +84,7 @@ impl Policy for Sjf {
             slot, home, range, ..
         } = arrival;
         self.offsets.insert(book, arrival);
-        let queue = at_mut(&mut self.queues, home);
+        let queue = self.queues.at_mut(home);
         queue.bytes += u128::from(range.len());
         queue.requests += 1;
         let first = queue.requests == 1;
@@ -99,7 +100,7 @@ impl Policy for Sjf {
             self.place(home);
         }
         while let Some((bytes, home)) = self.shortest.peek() {
-            if bytes < self.queues[home as usize].key() {
+            if bytes < self.queues[home].key() {
                 self.place(home);
                 continue;
             }

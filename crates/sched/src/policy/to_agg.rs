@@ -4,7 +4,8 @@
 //! reordering. The oldest request of every (file, operation) is the head of that queue's list; a heap over
 //! the heads finds the oldest of all.
 
-use super::{Choice, Policy, at_mut};
+use super::{Choice, Policy};
+use crate::arena::Table;
 use crate::book::{Arrival, Book, Fifo, Slot};
 use crate::heap::KeyedHeap;
 use crate::offsets::{Limits, Offsets};
@@ -16,7 +17,7 @@ use presagio_core::Nanos;
 #[derive(Debug)]
 pub(crate) struct ToAgg {
     offsets: Offsets,
-    arrivals: Vec<Fifo>,
+    arrivals: Table<Fifo>,
     /// The queues that can be served, by the arrival number of their oldest request.
     oldest: KeyedHeap<u64>,
     /// The queues that are held back because foresight expects more.
@@ -29,7 +30,7 @@ impl ToAgg {
     pub(crate) fn new(settings: &Settings) -> ToAgg {
         ToAgg {
             offsets: Offsets::default(),
-            arrivals: Vec::new(),
+            arrivals: Table::default(),
             oldest: KeyedHeap::default(),
             waits: Waits::default(),
             limits: Limits::of(settings),
@@ -39,7 +40,7 @@ impl ToAgg {
 
     /// Puts the queue where its oldest request says, or nowhere if it is empty or waits.
     fn place(&mut self, book: &Book, home: u32) {
-        match self.arrivals[home as usize].head() {
+        match self.arrivals[home].head() {
             None => {
                 self.waits.end(home);
                 self.oldest.remove(home);
@@ -55,7 +56,7 @@ impl ToAgg {
         for &slot in slots {
             let home = book.entries[slot].home;
             self.offsets.remove(book, slot);
-            self.arrivals[home as usize].remove(book, slot);
+            self.arrivals[home].remove(book, slot);
             self.len -= 1;
         }
         if let Some(&slot) = slots.first() {
@@ -68,7 +69,7 @@ impl Policy for ToAgg {
     fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
         let Arrival { slot, home, .. } = arrival;
         self.offsets.insert(book, arrival);
-        let arrivals = at_mut(&mut self.arrivals, home);
+        let arrivals = self.arrivals.at_mut(home);
         let first = arrivals.is_empty();
         arrivals.push(book, slot);
         self.len += 1;
@@ -83,7 +84,7 @@ impl Policy for ToAgg {
             self.place(book, home);
         }
         while let Some((_, home)) = self.oldest.peek() {
-            let head = self.arrivals[home as usize].head();
+            let head = self.arrivals[home].head();
             let head = head.expect("a queue in the heap has requests");
             self.offsets
                 .run_around(book, home, head, self.limits, |_| true, out);
