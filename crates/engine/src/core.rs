@@ -61,7 +61,7 @@ impl Core {
     /// Whether one more request may be queued.
     pub(crate) fn has_room(&self) -> bool {
         self.queue_max
-            .is_none_or(|max| self.scheduler.queued() < max)
+            .is_none_or(|max| self.scheduler.occupied() < max)
     }
 
     /// The latest moment that the scheduler knows.

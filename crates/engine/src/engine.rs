@@ -204,8 +204,10 @@ impl Engine {
     fn finish_by(&self, finish: impl FnOnce(&mut Core, Nanos) -> bool) -> bool {
         let now = self.now();
         let mut core = self.lock();
+        let occupied = core.scheduler.occupied();
         let finished = finish(&mut core, now);
         if finished {
+            self.made_room(&core, occupied - core.scheduler.occupied());
             self.attend(core, now);
         }
         finished
@@ -229,8 +231,9 @@ impl Engine {
         let now = self.now();
         let mut core = self.lock();
         self.absorb(&mut core);
+        let occupied = core.scheduler.occupied();
         let request = cancel(&mut core, now)?;
-        self.made_room(&core, 1);
+        self.made_room(&core, occupied - core.scheduler.occupied());
         // Others may have waited behind it: the ordering guard holds back what overlaps.
         self.attend(core, now);
         Some(request)

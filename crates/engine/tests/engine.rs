@@ -278,6 +278,27 @@ fn a_full_queue_fails_and_gives_the_request_back() {
     }
 }
 
+/// The ordering guard keeps their places until what they overlapped is finished: memory, like any other.
+#[test]
+fn cancelled_requests_that_others_wait_for_take_up_room() {
+    let (engine, tickets) = stuck(EngineConfig {
+        queue_max: Some(2),
+        when_full: WhenFull::Fail,
+        ..config(DispatchBy::Caller)
+    });
+    let write = Request::new(RequestId(0), FileId(1), Op::Write, Range::at(0, 512));
+    engine.submit(write).unwrap();
+    for _ in 0..2 {
+        let behind = engine.submit(write).unwrap();
+        assert!(engine.cancel(behind).is_some());
+    }
+    assert_eq!(engine.queued(), 0);
+    assert_eq!(engine.submit(write), Err(SubmitError::Full(write)));
+    let first = tickets.lock().unwrap()[0];
+    assert!(engine.finish(first));
+    engine.submit(write).unwrap();
+}
+
 #[test]
 fn a_full_queue_blocks_until_there_is_room() {
     for dispatch in [DispatchBy::Caller, DispatchBy::Thread] {

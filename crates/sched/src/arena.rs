@@ -58,6 +58,11 @@ impl<T: Clone, const N: usize> Arena<T, N> {
         self.free.push(index);
     }
 
+    /// How many names are in use.
+    pub(crate) fn live(&self) -> usize {
+        self.used as usize - self.free.len()
+    }
+
     /// How many names were ever handed out at the same time.
     pub(crate) fn capacity_used(&self) -> u32 {
         self.used

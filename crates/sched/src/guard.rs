@@ -15,13 +15,18 @@
 //! overlap; one that a write covers entirely leaves it, since whoever comes next waits for that write.
 //!
 //! Each write inserts one segment and splits at most two, hence O(log n) amortised, however many it
-//! replaces; a request that conflicts with k others pays O(log n) for each of them.
+//! replaces. A request that conflicts with a few others pays O(log n) for each of them. One that conflicts with
+//! many could be followed by others that conflict with the same: a *gate* is put before it, as if a write over
+//! all of them had come and been cancelled. The gate waits for them, and whoever comes next for the gate alone.
 
 use crate::arena::{Arena, NONE};
 use crate::book::{Arrival, Book, Slot, State};
 use crate::offsets::Offsets;
 use crate::tree::{Forest, Interval, Key};
-use presagio_core::{Op, Range};
+use presagio_core::{Nanos, Op, Range, Request, RequestId};
+
+/// More unfinished requests than this are waited for through a gate.
+const BLOCKERS_MAX: usize = 64;
 
 /// One held request among those that wait for a blocker.
 #[derive(Clone, Debug)]
@@ -60,7 +65,7 @@ impl Guard {
         &mut self,
         book: &mut Book,
         arrival: Arrival,
-        indexes: impl Iterator<Item = &'a mut Offsets>,
+        indexes: impl Iterator<Item = &'a Offsets> + Clone,
     ) -> bool {
         let Arrival {
             slot, home, range, ..
@@ -73,15 +78,46 @@ impl Guard {
         if self.is_alone(book, file, op) {
             return true;
         }
-        self.find_blockers(book, file, range, op, indexes);
-        let free = self.blockers.is_empty();
+        self.find_blockers(book, file, range, op, indexes.clone());
+        if self.blockers.len() > BLOCKERS_MAX {
+            self.put_gate(book, file, range, indexes.clone());
+            self.find_blockers(book, file, range, op, indexes);
+        }
+        if self.blockers.is_empty() {
+            return true;
+        }
+        self.hold(book, slot);
+        false
+    }
+
+    /// Holds a request until its blockers are finished.
+    fn hold(&mut self, book: &mut Book, slot: Slot) {
         while let Some(blocker) = self.blockers.pop() {
             self.add_edge(book, blocker, slot);
         }
-        if !free {
-            self.list_held(book, slot);
-        }
-        free
+        self.list_held(book, slot);
+    }
+
+    /// Puts a gate over `range` and over all reads that block it, so that it is the only one to wait for there.
+    fn put_gate<'a>(
+        &mut self,
+        book: &mut Book,
+        file: u32,
+        range: Range,
+        indexes: impl Iterator<Item = &'a Offsets> + Clone,
+    ) {
+        let blockers = self.blockers.iter().map(|b| &book.entries[*b]);
+        let reads = blockers.filter(|b| b.request.op == Op::Read);
+        let (start, end) = reads.fold((range.start(), range.end()), |(start, end), read| {
+            (start.min(read.range().start()), end.max(read.range().end()))
+        });
+        let range = Range::at(start, end - start);
+        let request = Request::new(RequestId(0), book.file(file).id, Op::Write, range);
+        let gate = book.enter(&request, file, Nanos::ZERO).slot;
+        book.entries[gate].state = State::Ghost;
+        book.entries[gate].guarded = true;
+        self.find_blockers(book, file, range, Op::Write, indexes);
+        self.hold(book, gate);
     }
 
     /// Whether there is nothing at all that a request of this operation could conflict with.
@@ -138,9 +174,10 @@ impl Guard {
         file: u32,
         range: Range,
         op: Op,
-        indexes: impl Iterator<Item = &'a mut Offsets>,
+        indexes: impl Iterator<Item = &'a Offsets>,
     ) {
         self.find_segments(file, range);
+        self.blockers.clear();
         self.blockers
             .extend(self.segments.iter().map(|(key, _)| key.name));
         if op == Op::Write {
@@ -180,22 +217,33 @@ impl Guard {
         }
     }
 
-    /// Adds the listed reads that overlap a write's range. Those it covers need not be seen by later ones.
+    /// Adds the listed reads that overlap a write's range.
     fn find_listed_reads(&mut self, file: u32, range: Range) {
         let mut from = Key::default();
-        while let Some((key, end)) = self
+        while let Some((key, _)) = self
             .reads
             .find_first(file, from, range.end(), range.start())
         {
             self.blockers.push(key.name);
-            if key.offset >= range.start() && end <= range.end() {
+            from = key.next();
+        }
+    }
+
+    /// Takes out the listed reads that a held write covers: whoever comes next waits for that write.
+    fn cover_reads(&mut self, file: u32, range: Range) {
+        let mut from = Key::from(range.start());
+        while let Some((key, end)) = self
+            .reads
+            .find_first(file, from, range.end(), range.start())
+        {
+            if end <= range.end() {
                 self.reads.remove(file, key);
             }
             from = key.next();
         }
     }
 
-    /// Lists a held request. A write takes its range over from the segments found for it.
+    /// Lists a held request. A write takes its range over from the segments found for it, and from reads.
     fn list_held(&mut self, book: &mut Book, slot: Slot) {
         let entry = &mut book.entries[slot];
         entry.listed = true;
@@ -208,6 +256,7 @@ impl Guard {
             self.take_over(file, segment, range);
         }
         self.writes.insert(file, own, range.end());
+        self.cover_reads(file, range);
     }
 
     /// Leaves to a segment only what lies outside of `range`.
@@ -310,4 +359,43 @@ fn gaps(range: Range, segments: &[Interval]) -> impl Iterator<Item = Range> {
     ends.zip(starts)
         .filter(|(from, to)| from < to)
         .map(|(from, to)| Range::at(from, to - from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PolicyKind, Scheduler, Settings};
+    use presagio_core::FileId;
+
+    impl Guard {
+        pub(crate) fn edges(&self) -> usize {
+            self.edges.live()
+        }
+    }
+
+    /// The edges there are when a hundred small requests and a hundred large ones overlap.
+    fn edges(policy: PolicyKind, first: Op, small_first: bool) -> usize {
+        let mut scheduler = Scheduler::new(Settings::new(policy)).unwrap();
+        for number in 0..200 {
+            let second = number >= 100;
+            let op = Op::ALL[(first.index() + usize::from(second)) % 2];
+            let range = match second != small_first {
+                true => Range::at(number % 100 * 512, 512),
+                false => Range::at(0, 100 * 512),
+            };
+            let request = Request::new(RequestId(number), FileId(1), op, range);
+            scheduler.submit(request, Nanos(number)).unwrap();
+        }
+        scheduler.guard().edges()
+    }
+
+    #[test]
+    fn requests_that_all_overlap_wait_for_one_gate_not_for_each_other() {
+        for policy in [PolicyKind::To, PolicyKind::Mlf] {
+            for (first, small_first) in [(Op::Read, true), (Op::Read, false), (Op::Write, true)] {
+                let edges = edges(policy, first, small_first);
+                assert!((200..=400).contains(&edges), "{policy}: {edges}");
+            }
+        }
+    }
 }

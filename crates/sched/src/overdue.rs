@@ -30,6 +30,8 @@ pub(crate) struct Overdue {
     adopt: std::ops::Range<u32>,
     /// The chunk to be cleared of stale entries next.
     tidy: usize,
+    /// Where in `late` stale entries are looked for next.
+    tidy_late: Key,
 }
 
 impl Overdue {
@@ -48,7 +50,10 @@ impl Overdue {
     pub(crate) fn add(&mut self, book: &Book, slot: Slot, queued: usize) {
         let waiting = (book.entries[slot].request.arrival, slot);
         match self.arrivals.back().and_then(|chunk| chunk.last()) {
-            Some(last) if last.0 > waiting.0 => self.add_late(waiting),
+            Some(last) if last.0 > waiting.0 => {
+                self.add_late(waiting);
+                self.tidy_late(book);
+            }
             _ => self.append(waiting),
         }
         // One that never leaves must not keep all that came after it in here.
@@ -128,14 +133,26 @@ impl Overdue {
         }
         let chunk = &mut self.arrivals[self.tidy];
         let before = chunk.len();
-        chunk.retain(|&(arrival, slot)| {
-            let entry = &book.entries[slot];
-            entry.state == State::Queued && entry.request.arrival == arrival
-        });
+        chunk.retain(|&waiting| is_waiting(book, waiting));
         chunk.shrink_to_fit();
         self.len -= before - chunk.len();
         if chunk.is_empty() {
             self.arrivals.remove(self.tidy);
+        }
+    }
+
+    /// Looks at two entries of `late`, more than were added, and drops those that have left.
+    fn tidy_late(&mut self, book: &Book) {
+        for _ in 0..2 {
+            let place = self.late.seek(0, self.tidy_late);
+            let Some((key, _)) = self.late.at(place) else {
+                self.tidy_late = Key::default();
+                return;
+            };
+            if !is_waiting(book, (Nanos(key.offset), key.name)) {
+                self.late.remove(0, key);
+            }
+            self.tidy_late = key.next();
         }
     }
 
@@ -151,7 +168,12 @@ impl Overdue {
     }
 }
 
-fn is_queued(book: &Book, (arrival, slot): Waiting, kind: PolicyKind) -> bool {
+fn is_queued(book: &Book, waiting: Waiting, kind: PolicyKind) -> bool {
+    is_waiting(book, waiting) && book.entries[waiting.1].lane == kind
+}
+
+/// Whether it is still queued, in whichever lane.
+fn is_waiting(book: &Book, (arrival, slot): Waiting) -> bool {
     let entry = &book.entries[slot];
-    entry.state == State::Queued && entry.lane == kind && entry.request.arrival == arrival
+    entry.state == State::Queued && entry.request.arrival == arrival
 }

@@ -293,6 +293,12 @@ impl Scheduler {
         self.queued
     }
 
+    /// Requests that take up room: those that are queued, and cancelled ones that the guard needs until those
+    /// are finished which they overlapped. What bounds memory bounds this.
+    pub fn occupied(&self) -> usize {
+        self.book.entries.live() - self.in_flight
+    }
+
     /// Requests that were dispatched and are not finished.
     pub fn in_flight(&self) -> usize {
         self.in_flight
@@ -318,6 +324,11 @@ impl Scheduler {
         self.book.foresight.set_service_time(service_time);
     }
 
+    #[cfg(test)]
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     fn find(&self, ticket: Ticket, state: State) -> Option<Slot> {
         if ticket.slot >= self.book.entries.capacity_used() {
             return None;
@@ -335,7 +346,7 @@ impl Scheduler {
     }
 
     fn admit(&mut self, arrival: Arrival) -> bool {
-        let indexes = self.lanes.iter_mut().filter_map(|l| l.policy.offsets());
+        let indexes = self.lanes.iter().filter_map(|l| l.policy.offsets());
         self.guard.admit(&mut self.book, arrival, indexes)
     }
 

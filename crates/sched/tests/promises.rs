@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::stream::{Step, any_policy, check, perform, run, settings, steps, steps_with_changes};
+use common::stream::{
+    Step, any_policy, check, crowded_steps, perform, run, settings, steps, steps_with_changes,
+};
 use common::{Audited, read, write};
 use presagio_core::{Nanos, QueueId};
 use presagio_sched::{Next, PolicyKind, Settings};
@@ -111,6 +113,13 @@ fn chains_of_switches_lose_repeat_and_overtake_nothing() {
     let streams = (settings(any_policy()), steps_with_changes());
     check(6000, streams, |(settings, steps)| {
         drop(run(settings, &steps));
+    });
+}
+
+#[test]
+fn promises_are_kept_where_hundreds_of_requests_overlap() {
+    check(200, (any_policy(), crowded_steps()), |(policy, steps)| {
+        drop(run(Settings::new(policy), &steps));
     });
 }
 

@@ -200,8 +200,8 @@ impl Policy for Aioli {
         self.queues.forget(home);
     }
 
-    fn offsets(&mut self) -> Option<&mut Offsets> {
-        Some(&mut self.queues.offsets)
+    fn offsets(&self) -> Option<&Offsets> {
+        Some(&self.queues.offsets)
     }
 
     fn touch(&self, home: u32) {

@@ -121,8 +121,8 @@ impl Policy for Hbrr {
         self.limits = Limits::of(settings);
     }
 
-    fn offsets(&mut self) -> Option<&mut Offsets> {
-        Some(&mut self.offsets)
+    fn offsets(&self) -> Option<&Offsets> {
+        Some(&self.offsets)
     }
 
     fn touch(&self, home: u32) {

@@ -63,7 +63,7 @@ pub(crate) trait Policy: Debug + Send {
     fn forget(&mut self, _home: u32) {}
 
     /// Its index by offset, if it has one, for the guard to look into.
-    fn offsets(&mut self) -> Option<&mut Offsets> {
+    fn offsets(&self) -> Option<&Offsets> {
         None
     }
 

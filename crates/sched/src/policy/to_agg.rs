@@ -113,8 +113,8 @@ impl Policy for ToAgg {
         self.limits = Limits::of(settings);
     }
 
-    fn offsets(&mut self) -> Option<&mut Offsets> {
-        Some(&mut self.offsets)
+    fn offsets(&self) -> Option<&Offsets> {
+        Some(&self.offsets)
     }
 
     fn touch(&self, home: u32) {

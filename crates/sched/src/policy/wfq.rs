@@ -186,8 +186,8 @@ impl Policy for Wfq {
         all.for_each(|id| self.place(book, id));
     }
 
-    fn offsets(&mut self) -> Option<&mut Offsets> {
-        Some(&mut self.offsets)
+    fn offsets(&self) -> Option<&Offsets> {
+        Some(&self.offsets)
     }
 
     fn touch(&self, home: u32) {

@@ -85,6 +85,35 @@ pub fn steps_with_changes() -> impl Strategy<Value = Vec<Step>> {
     vec(prop_oneof![12 => step(), 1 => change], 1..160)
 }
 
+/// Streams in which far more requests than the guard waits for one by one overlap: small ones and ones over the
+/// whole file, of both operations.
+pub fn crowded_steps() -> impl Strategy<Value = Vec<Step>> {
+    let small = (0..100u64).prop_map(|at| Range::at(at * 512, 512));
+    let large = (0..3u64, 97..100u64).prop_map(|(at, len)| Range::at(at * 512, len * 512));
+    let range = prop_oneof![small, large];
+    let submission = (operation(), range).prop_map(|(op, range)| request(0, op, range));
+    let burst = (operation(), any::<bool>()).prop_map(|(op, large)| burst(op, large));
+    let one = prop_oneof![
+        30 => submission.prop_map(|request| vec![Step::Submit(request)]),
+        5 => burst,
+        8 => any::<usize>().prop_map(|pick| vec![Step::Cancel(pick)]),
+        10 => Just(vec![Step::Next]),
+        10 => any::<usize>().prop_map(|pick| vec![Step::Finish(pick)]),
+        2 => Just(vec![Step::Wake]),
+    ];
+    vec(one, 1..60).prop_map(|parts| parts.concat())
+}
+
+/// A hundred requests of an operation, each of its own block or of the whole file.
+fn burst(op: Op, large: bool) -> Vec<Step> {
+    let range = |at: u64| match large {
+        true => Range::at(at % 3 * 512, 97 * 512),
+        false => Range::at(at * 512, 512),
+    };
+    let submit = |at| Step::Submit(request(0, op, range(at)));
+    (0..100).map(submit).collect()
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         40 => submission().prop_map(Step::Submit),
