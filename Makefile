@@ -16,7 +16,7 @@ BENCH_FLAGS :=
 SEED := 20260101
 
 # What the tests need beyond Rust, as command:debian-package.
-TEST_NEEDS := gcc:build-essential valgrind:valgrind
+TEST_NEEDS := gcc:build-essential valgrind:valgrind strace:strace
 
 .PHONY: help demo build test soak test-needs lint lint-needs bench docs-cli clean
 

@@ -1,0 +1,662 @@
+//! Where in the grammar we are: the predictors of the paper (§3.1.3–3.1.5).
+//!
+//! A *follower* is a place in the grammar that the stream may have come to again: a symbol that may come next,
+//! the instance of the rule that it stands in, and so on up to the start rule. In exact mode that is a place in
+//! the input, and if a symbol is repeated a range of places. The nesting of predictors within one another, and
+//! that all lead to the start rule, holds by construction: a follower is such a chain.
+//!
+//! Each new symbol is compared with what the followers expect; those that were right go on. When none was, new
+//! ones are looked for wherever the last symbol of the start rule occurs. When the grammar changes under its
+//! followers they are told, and change with it.
+
+use crate::grammar::{GAP, Mode};
+use crate::store::{START, Store, is_rule, rule_of_value};
+use smallvec::SmallVec;
+
+/// One link of the chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Frame {
+    node: u32,
+    /// Which of its repetitions: in exact mode from here to `hi`. When folding, how many; 0 if not known.
+    lo: u32,
+    /// When folding: how many repetitions are expected; 0 if not known.
+    hi: u32,
+    /// When folding: how many runs of the node were over when this one began.
+    pass: u32,
+}
+
+type Frames = SmallVec<[Frame; 6]>;
+
+/// The chain from the start rule down to the terminal that may come next.
+#[derive(Clone, Debug)]
+struct Follower {
+    frames: Frames,
+    weight: f64,
+}
+
+/// See the module's header.
+#[derive(Clone, Debug)]
+pub(crate) struct Followers {
+    mode: Mode,
+    max: usize,
+    list: Vec<Follower>,
+    /// Reused between calls.
+    spare: Vec<Follower>,
+}
+
+impl Followers {
+    pub(crate) fn new(mode: Mode, max: usize) -> Followers {
+        Followers {
+            mode,
+            max,
+            list: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        (self.list.capacity() + self.spare.capacity()) * size_of::<Follower>()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    /// Whether nothing is followed.
+    pub(crate) fn are_lost(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Goes on with those that expected this terminal.
+    pub(crate) fn observe(&mut self, store: &Store, terminal: u32) {
+        let walk = Walk {
+            store,
+            mode: self.mode,
+        };
+        let mut next = std::mem::take(&mut self.spare);
+        for follower in self.list.drain(..) {
+            if next_of(store, &follower.frames) == terminal {
+                walk.finish(follower, &mut next);
+            }
+        }
+        self.spare = std::mem::replace(&mut self.list, next);
+        self.trim();
+    }
+
+    /// Looks for places where the last symbol of the start rule occurs too, and goes on from there.
+    pub(crate) fn discover(&mut self, store: &Store) {
+        let last = store.rule(START).last;
+        if Store::is_end(last) || self.max == 0 {
+            return;
+        }
+        let walk = Walk {
+            store,
+            mode: self.mode,
+        };
+        let mut found = std::mem::take(&mut self.spare);
+        for node in store.all_of(store.value(last)) {
+            if let Some(frame) = walk.occurrence(node, last) {
+                walk.climb(frame, self.max - found.len(), &mut found);
+            }
+            if found.len() >= self.max {
+                break;
+            }
+        }
+        for follower in found.drain(..) {
+            walk.finish(follower, &mut self.list);
+        }
+        self.spare = found;
+        self.trim();
+    }
+
+    /// Drops doubles, and the least of those that are too many.
+    fn trim(&mut self) {
+        if self.mode == Mode::Folding {
+            self.drop_doubles();
+            // Those that are left share what is certain: that one of them is right.
+            let total: f64 = self.list.iter().map(|f| f.weight).sum();
+            self.list.iter_mut().for_each(|f| f.weight /= total);
+        }
+        if self.list.len() > self.max {
+            self.list.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+            self.list.truncate(self.max);
+        }
+    }
+
+    /// When folding, two ways can lead to the same place.
+    fn drop_doubles(&mut self) {
+        let same = |a: &Follower, b: &Follower| {
+            let nodes = |f: &Follower| f.frames.len();
+            nodes(a) == nodes(b) && a.frames.iter().zip(&b.frames).all(|(x, y)| x.node == y.node)
+        };
+        let mut at = 1;
+        while at < self.list.len() {
+            let before = self.list[..at].iter().position(|f| same(f, &self.list[at]));
+            match before {
+                Some(first) => self.list[first].weight += self.list.swap_remove(at).weight,
+                None => at += 1,
+            }
+        }
+    }
+
+    /// What may come next, with weights.
+    pub(crate) fn predictions(&self, store: &Store) -> Vec<(u32, f64)> {
+        let mut predicted: Vec<(u32, f64)> = Vec::new();
+        for follower in &self.list {
+            let symbol = store.symbol(next_of(store, &follower.frames));
+            if symbol == GAP {
+                continue;
+            }
+            match predicted.iter_mut().find(|p| p.0 == symbol) {
+                Some(known) => known.1 += follower.weight,
+                None => predicted.push((symbol, follower.weight)),
+            }
+        }
+        predicted.sort_by(|a, b| b.1.total_cmp(&a.1));
+        predicted
+    }
+
+    /// Ways to read on, the weightiest first.
+    pub(crate) fn cursors<'a>(
+        &'a self,
+        store: &'a Store,
+    ) -> impl Iterator<Item = (Cursor<'a>, f64)> {
+        let going_on = |f: &&Follower| store.symbol(next_of(store, &f.frames)) != GAP;
+        let mut order: Vec<&Follower> = self.list.iter().filter(going_on).collect();
+        order.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        let mode = self.mode;
+        order
+            .into_iter()
+            .map(move |f| (Cursor::new(store, mode, &f.frames), f.weight))
+    }
+
+    /// The weightiest way to read on of those whose next terminal is wanted.
+    pub(crate) fn best<'a>(
+        &self,
+        store: &'a Store,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Option<Cursor<'a>> {
+        let wanted = |f: &&Follower| {
+            let next = next_of(store, &f.frames);
+            wanted(next) && store.symbol(next) != GAP
+        };
+        let wanted = self.list.iter().filter(wanted);
+        let best = wanted.max_by(|a, b| a.weight.total_cmp(&b.weight))?;
+        Some(Cursor::new(store, self.mode, &best.frames))
+    }
+
+    /// Two neighbours were moved into a rule of which `instance` took their place.
+    pub(crate) fn wrapped(&mut self, first: u32, last: u32, instance: u32) {
+        for follower in &mut self.list {
+            let inside = |f: &Frame| f.node == first || f.node == last;
+            if let Some(at) = follower.frames.iter().position(inside) {
+                follower.frames.insert(at, Frame::once(instance));
+            }
+        }
+    }
+
+    /// What was said of one node is said of another from now on.
+    pub(crate) fn renamed(&mut self, gone: u32, stays: u32) {
+        for frame in self.frames_of(gone) {
+            frame.node = stays;
+        }
+    }
+
+    /// The body of a rule has taken the place of its instance.
+    pub(crate) fn inlined(&mut self, instance: u32) {
+        for follower in &mut self.list {
+            follower.frames.retain(|f| f.node != instance);
+        }
+    }
+
+    /// A node became part of its equal neighbour, which has been there `count` times.
+    pub(crate) fn joined(&mut self, node: u32, twin: u32, count: u32) {
+        let exact = self.mode != Mode::Folding;
+        for frame in self.frames_of(twin) {
+            frame.node = node;
+            frame.lo = frame.lo.saturating_add(count);
+            frame.hi = if exact { frame.hi.saturating_add(count) } else { 0 };
+        }
+    }
+
+    /// A node became part of a repetition at the end of the one before it, to which `way` leads.
+    pub(crate) fn absorbed(&mut self, more: u32, way: &[u32], count: u32) {
+        for follower in &mut self.list {
+            let Some(at) = follower.frames.iter().position(|f| f.node == more) else {
+                continue;
+            };
+            let old = follower.frames[at];
+            let inner: Frames = follower.frames[at + 1..].into();
+            follower.frames.truncate(at);
+            follower.frames.extend(way.iter().map(|&node| Frame::unknown(node)));
+            if let Some(deep) = follower.frames.last_mut() {
+                deep.lo = old.lo.saturating_add(count);
+            }
+            follower.frames.extend(inner);
+        }
+    }
+
+    /// The instance of a rule of one symbol, `only`, which stood there `inner` times, became that symbol.
+    pub(crate) fn dissolved(&mut self, instance: u32, only: u32, inner: u32) {
+        let mut more = Vec::new();
+        for follower in &mut self.list {
+            let Some(at) = follower.frames.iter().position(|f| f.node == instance) else {
+                continue;
+            };
+            let (outer, nested) = (follower.frames[at], follower.frames[at + 1]);
+            debug_assert_eq!(nested.node, only);
+            follower.frames.remove(at + 1);
+            if self.mode == Mode::Folding {
+                follower.frames[at] = Frame::unknown(instance);
+                continue;
+            }
+            // Each repetition of the outer one has its own range; the first stays with this follower.
+            let share = follower.weight / f64::from(outer.hi - outer.lo + 1);
+            let range = |repetition: u32| Frame {
+                lo: (repetition - 1) * inner + nested.lo,
+                hi: (repetition - 1) * inner + nested.hi,
+                ..outer
+            };
+            follower.weight = share;
+            follower.frames[at] = range(outer.lo);
+            for repetition in outer.lo + 1..=outer.hi {
+                let mut other = follower.clone();
+                other.frames[at] = range(repetition);
+                more.push(other);
+            }
+        }
+        self.list.append(&mut more);
+    }
+
+    /// A node is no more.
+    pub(crate) fn gone(&mut self, node: u32) {
+        self.list
+            .retain(|follower| follower.frames.iter().all(|f| f.node != node));
+    }
+
+    fn frames_of(&mut self, node: u32) -> impl Iterator<Item = &mut Frame> {
+        let frames = self.list.iter_mut().flat_map(|f| f.frames.iter_mut());
+        frames.filter(move |f| f.node == node)
+    }
+
+    /// Whether every follower is a chain of places that are there, each in the rule before it.
+    pub(crate) fn verify(&self, store: &Store) -> Result<(), String> {
+        for follower in &self.list {
+            let mut rule = START;
+            for frame in &follower.frames {
+                if !store.is_live(frame.node) || store.rule_of(frame.node) != rule {
+                    return Err(format!("a follower is lost: {follower:?}"));
+                }
+                let count = store.node(frame.node).count();
+                let exact = self.mode != Mode::Folding;
+                if exact && !(1 <= frame.lo && frame.lo <= frame.hi && frame.hi <= count) {
+                    return Err(format!("{frame:?} is not within {count} repetitions"));
+                }
+                rule = rule_of_value(store.value(frame.node));
+            }
+            let last = follower.frames.last().map(|f| store.value(f.node));
+            if last.is_none_or(is_rule) {
+                return Err(format!("a follower expects no terminal: {follower:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The terminal that a chain ends with.
+fn next_of(store: &Store, frames: &Frames) -> u32 {
+    store.value(frames[frames.len() - 1].node)
+}
+
+impl Frame {
+    fn once(node: u32) -> Frame {
+        let (lo, hi, pass) = (1, 1, 0);
+        Frame { node, lo, hi, pass }
+    }
+
+    fn unknown(node: u32) -> Frame {
+        let (lo, hi, pass) = (0, 0, 0);
+        Frame { node, lo, hi, pass }
+    }
+}
+
+/// How to get from one place to the next.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    store: &'a Store,
+    mode: Mode,
+}
+
+impl Walk<'_> {
+    /// The symbol that a follower ends with has come: adds the places that may be next to `out`.
+    fn finish(self, follower: Follower, out: &mut Vec<Follower>) {
+        let Follower {
+            mut frames,
+            mut weight,
+        } = follower;
+        while let Some(frame) = frames.pop() {
+            let (again, over) = self.after(frame);
+            if let Some((frame, share)) = again {
+                let mut frames = frames.clone();
+                frames.push(frame);
+                out.push(self.descend(frames, weight * share));
+            }
+            weight *= over;
+            if over == 0.0 {
+                return;
+            }
+            let next = self.store.node(frame.node).next;
+            if !Store::is_end(next) {
+                frames.push(self.enter(next));
+                out.push(self.descend(frames, weight));
+                return;
+            }
+        }
+    }
+
+    /// After one more repetition: the frame if it is repeated again, with its share of the weight, and the share
+    /// of its being over.
+    fn after(self, frame: Frame) -> (Option<(Frame, f64)>, f64) {
+        match self.mode {
+            Mode::Folding => self.after_folded(frame),
+            _ => self.after_exact(frame),
+        }
+    }
+
+    fn after_exact(self, frame: Frame) -> (Option<(Frame, f64)>, f64) {
+        let count = self.store.node(frame.node).count();
+        let places = |f: &Frame| f64::from(f.hi - f.lo + 1);
+        let again = (frame.lo < count).then(|| {
+            let lo = frame.lo + 1;
+            let hi = count.min(frame.hi.saturating_add(1));
+            let again = Frame { lo, hi, ..frame };
+            (again, places(&again) / places(&frame))
+        });
+        let over = if frame.hi == count { 1.0 / places(&frame) } else { 0.0 };
+        (again, over)
+    }
+
+    fn after_folded(self, frame: Frame) -> (Option<(Frame, f64)>, f64) {
+        let Some(runs) = self.store.runs(frame.node) else {
+            return (None, 1.0);
+        };
+        let share = runs.goes_on(frame.lo, frame.hi);
+        let lo = if frame.lo == 0 { 0 } else { frame.lo.saturating_add(1) };
+        (Some((Frame { lo, ..frame }, share)), 1.0 - share)
+    }
+
+    /// The first repetition of a node.
+    fn enter(self, node: u32) -> Frame {
+        match self.store.runs(node) {
+            Some(runs) if self.mode == Mode::Folding => Frame {
+                node,
+                lo: 1,
+                hi: runs.target(),
+                pass: runs.passes(),
+            },
+            _ => Frame::once(node),
+        }
+    }
+
+    /// Goes down to the terminal that a chain begins with.
+    fn descend(self, mut frames: Frames, weight: f64) -> Follower {
+        loop {
+            let value = self.store.value(frames[frames.len() - 1].node);
+            if !is_rule(value) {
+                return Follower { frames, weight };
+            }
+            let first = self.store.rule(rule_of_value(value)).first;
+            frames.push(self.enter(first));
+        }
+    }
+
+    /// A place where the symbol `last`, with which the input ends, has occurred before.
+    fn occurrence(self, node: u32, last: u32) -> Option<Frame> {
+        let count = self.store.node(node).count();
+        if self.mode == Mode::Folding {
+            return self.folded_occurrence(node, last);
+        }
+        // The very last repetition is where we are: nothing has followed it.
+        let hi = if node == last { count - 1 } else { count };
+        let (lo, pass) = (1, 0);
+        (hi > 0).then_some(Frame { node, lo, hi, pass })
+    }
+
+    fn folded_occurrence(self, node: u32, last: u32) -> Option<Frame> {
+        let lo = self.store.current(last);
+        let Some(runs) = self.store.runs(node) else {
+            return (node != last).then(|| Frame::once(node));
+        };
+        let (hi, pass) = match node == last {
+            // It goes on as long as it does: there is nothing to compare it with, but what it was before.
+            true => (0, runs.passes().wrapping_sub(1)),
+            false => (runs.target(), runs.passes()),
+        };
+        Some(Frame { node, lo, hi, pass })
+    }
+
+    /// Adds the chains that lead from the start rule to a place, `room` at most.
+    fn climb(self, frame: Frame, room: usize, out: &mut Vec<Follower>) {
+        let mut todo: Vec<Frames> = vec![SmallVec::from_slice(&[frame])];
+        let full = out.len() + room;
+        // Innermost first for now.
+        while let Some(frames) = todo.pop() {
+            let top = frames[frames.len() - 1];
+            let rule = self.store.rule_of(top.node);
+            if rule == START {
+                out.push(self.rooted(frames));
+                if out.len() == full {
+                    return;
+                }
+                continue;
+            }
+            let room = full - out.len();
+            let instances: SmallVec<[u32; 8]> =
+                self.store.all_of(crate::store::RULE | rule).take(room).collect();
+            // The newest is to be looked at first.
+            for instance in instances.into_iter().rev() {
+                let mut frames = frames.clone();
+                frames.push(self.anywhere(instance));
+                todo.push(frames);
+            }
+        }
+    }
+
+    /// All repetitions of a node.
+    fn anywhere(self, node: u32) -> Frame {
+        match self.mode {
+            Mode::Folding => Frame::unknown(node),
+            _ => Frame {
+                node,
+                lo: 1,
+                hi: self.store.node(node).count(),
+                pass: 0,
+            },
+        }
+    }
+
+    fn rooted(self, mut frames: Frames) -> Follower {
+        frames.reverse();
+        let weight = |f: &Frame| match self.mode {
+            Mode::Folding => f64::from(self.store.current(f.node)),
+            _ => f64::from(f.hi - f.lo + 1),
+        };
+        let weight = frames.iter().map(weight).product();
+        Follower { frames, weight }
+    }
+}
+
+/// A way to read on from a place, as far as one likes: where the grammar ends it begins again at that place
+/// (§3.1.5).
+#[derive(Clone)]
+pub struct Cursor<'a> {
+    walk: Walk<'a>,
+    start: Frames,
+    frames: Frames,
+    confidence: f64,
+    /// How often repeated nodes were entered.
+    entered: SmallVec<[(u32, u32); 8]>,
+}
+
+impl std::fmt::Debug for Cursor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("frames", &self.frames).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Cursor<'a> {
+    fn new(store: &'a Store, mode: Mode, frames: &Frames) -> Cursor<'a> {
+        let mut start = frames.clone();
+        if mode != Mode::Folding {
+            // Of a range the first: most of the repetition is still to come.
+            start.iter_mut().for_each(|f| f.hi = f.lo);
+        }
+        Cursor {
+            walk: Walk { store, mode },
+            frames: start.clone(),
+            start,
+            confidence: 1.0,
+            entered: SmallVec::new(),
+        }
+    }
+
+    /// The symbol that comes next on this way.
+    pub fn peek(&self) -> u32 {
+        let store = self.walk.store;
+        store.symbol(next_of(store, &self.frames))
+    }
+
+    /// How likely it is that everything read so far comes, given that the place is right.
+    pub fn confidence(&self) -> f64 {
+        self.confidence
+    }
+
+    fn advance(&mut self) {
+        while let Some(frame) = self.frames.pop() {
+            let (again, over) = self.walk.after(frame);
+            if let Some((next, share)) = again.filter(|(_, share)| self.prefers(frame, *share)) {
+                self.confidence *= share;
+                self.frames.push(next);
+                return self.descend();
+            }
+            if over < 1.0 {
+                self.confidence *= over;
+            }
+            let next = self.walk.store.node(frame.node).next;
+            if !Store::is_end(next) {
+                let entered = self.enter(next);
+                self.frames.push(entered);
+                return self.descend();
+            }
+        }
+        self.frames = self.start.clone();
+    }
+
+    /// Whether a repetition rather goes on.
+    fn prefers(&self, frame: Frame, share: f64) -> bool {
+        match self.walk.mode {
+            Mode::Folding if frame.lo != 0 && frame.hi != 0 => frame.lo < frame.hi,
+            Mode::Folding => share > 0.5,
+            _ => true,
+        }
+    }
+
+    fn descend(&mut self) {
+        loop {
+            let value = next_of(self.walk.store, &self.frames);
+            if !is_rule(value) {
+                return;
+            }
+            let first = self.walk.store.rule(rule_of_value(value)).first;
+            let entered = self.enter(first);
+            self.frames.push(entered);
+        }
+    }
+
+    /// Whether a node, about to be entered, is the last of everything.
+    fn is_at_the_end(&self, node: u32) -> bool {
+        let is_last = |node: u32| Store::is_end(self.walk.store.node(node).next);
+        is_last(node) && self.frames.iter().all(|f| is_last(f.node))
+    }
+
+    fn enter(&mut self, node: u32) -> Frame {
+        let frame = self.walk.enter(node);
+        let Some(runs) = self.walk.store.runs(node) else {
+            return frame;
+        };
+        if self.walk.mode != Mode::Folding {
+            return frame;
+        }
+        let times = match self.entered.iter_mut().find(|e| e.0 == node) {
+            Some(known) => {
+                known.1 += 1;
+                known.1
+            }
+            None => {
+                self.entered.push((node, 0));
+                0
+            }
+        };
+        if self.is_at_the_end(node) {
+            // The run in which we are: this is as far as it has come.
+            let hi = runs.current();
+            return Frame { hi, ..frame };
+        }
+        // If we are within a run of this node, that one comes before those that are entered from here.
+        let within = self.start.iter().find(|f| f.node == node && f.hi != 0);
+        let hi = match within {
+            Some(run) if run.pass != runs.passes() => runs.nth_after(run.hi, times),
+            Some(_) => runs.nth_after(runs.current(), times + 1),
+            None => runs.nth_after(runs.current(), times),
+        };
+        Frame { hi, ..frame }
+    }
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let symbol = self.peek();
+        self.advance();
+        if self.peek() == GAP {
+            self.frames = self.start.clone();
+        }
+        Some(symbol)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S → a d³ e A b A e c, A → c d; all places of d are marked, and one of e (§3.1.4).
+    #[test]
+    fn weights_count_the_ways_from_the_start_rule() {
+        let mut store = Store::new(true);
+        let terminal = |store: &mut Store, letter: char| store.terminal(letter.into());
+        let rule = store.add_rule();
+        for (into, text) in [(rule, "cd"), (START, "adeAbAec")] {
+            for letter in text.chars() {
+                let value = match letter {
+                    'A' => crate::store::RULE | rule,
+                    _ => terminal(&mut store, letter),
+                };
+                let last = store.rule(into).last;
+                store.insert(last, crate::store::RULE | into, value, into == START);
+            }
+        }
+        let d = terminal(&mut store, 'd');
+        let e = terminal(&mut store, 'e');
+        let cubed = store.all_of(d).find(|n| store.rule_of(*n) == START).unwrap();
+        store.set_count(cubed, 3);
+        let mut followers = Followers::new(Mode::Exact, 32);
+        let store = &store;
+        let walk = Walk { store, mode: Mode::Exact };
+        for node in store.all_of(d).chain(store.all_of(e).take(1)) {
+            walk.climb(walk.anywhere(node), 32, &mut followers.list);
+        }
+        let predictions = followers.predictions(store);
+        assert_eq!(predictions, [('d'.into(), 5.0), ('e'.into(), 1.0)]);
+    }
+}

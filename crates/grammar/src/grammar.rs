@@ -1,0 +1,577 @@
+//! StarSequitur: the grammar of a stream of symbols, kept small while it grows (§3.1.1–3.1.2).
+//!
+//! Each symbol is appended to the start rule; then the constraints are restored, and what restoring one breaks
+//! is looked at in turn:
+//!
+//! - **Digram uniqueness**: no two neighbours occur twice. If they do, a rule takes their place.
+//! - **Rule utility**: every rule occurs twice. If one does not, its body takes the place of its only instance.
+//! - **Twins removal**: no two equal symbols are neighbours. They become one, with a count.
+//!
+//! Work that remains to be looked at is in lists, not in the call stack: what has been changed meanwhile is
+//! recognised when its turn comes, and to look at a symbol once too often does no harm.
+
+use crate::followers::{Cursor, Followers};
+use crate::store::{RULE, START, Store, is_rule, rule_of_value};
+
+/// Stands where part of the input is missing, see [`Grammar::lose_track`]. It is never predicted.
+pub const GAP: u32 = u32::MAX;
+
+/// What a grammar keeps of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Plain Sequitur: no counts. Periodic input makes it grow with the logarithm of its length. For comparison.
+    Sequitur,
+    /// StarSequitur as published: counts are exact, and expanding the grammar gives the input back. A loop whose
+    /// trip count changes makes it grow with every change.
+    Exact,
+    /// Symbols and their repetitions are one, however many they are: a loop is one symbol whatever its trip
+    /// count, and the counts are a series of their own. The grammar of a program with loops stays small; the
+    /// input cannot be had back from it.
+    Folding,
+}
+
+/// How large a grammar may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Symbols in all rules. Beyond, the oldest part of the input is forgotten.
+    pub symbols: usize,
+    /// Places in the grammar that are followed at once.
+    pub followers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            symbols: 1 << 20,
+            followers: 32,
+        }
+    }
+}
+
+/// See the module's header.
+#[derive(Clone, Debug)]
+pub struct Grammar {
+    mode: Mode,
+    limits: Limits,
+    store: Store,
+    followers: Followers,
+    /// Nodes whose digram is to be looked at.
+    todo: Vec<u32>,
+    /// Rules that may be left with one instance.
+    underused: Vec<u32>,
+    /// Rules that may be left with one symbol.
+    units: Vec<u32>,
+}
+
+/// A symbol of a rule, for those who want to look at a grammar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symbol {
+    /// A symbol of the input.
+    Terminal(u32),
+    /// A rule, by its number.
+    Rule(u32),
+}
+
+impl Grammar {
+    /// An empty grammar with the usual limits.
+    pub fn new(mode: Mode) -> Grammar {
+        Grammar::with_limits(mode, Limits::default())
+    }
+
+    /// An empty grammar.
+    pub fn with_limits(mode: Mode, limits: Limits) -> Grammar {
+        Grammar {
+            mode,
+            limits,
+            store: Store::new(mode == Mode::Exact),
+            followers: Followers::new(mode, limits.followers),
+            todo: Vec::new(),
+            underused: Vec::new(),
+            units: Vec::new(),
+        }
+    }
+
+    /// Takes the next symbol of the input: learns from it, and follows it. All but [`GAP`] are allowed.
+    pub fn append(&mut self, symbol: u32) {
+        assert_ne!(symbol, GAP, "this symbol has a meaning of its own");
+        let terminal = self.store.terminal(symbol);
+        self.followers.observe(&self.store, terminal);
+        self.extend(terminal);
+        self.settle();
+        while self.store.len() > self.limits.symbols {
+            self.forget_oldest();
+        }
+        if self.followers.are_lost() {
+            self.followers.discover(&self.store);
+        }
+    }
+
+    /// Something was missed: follows nothing until the next symbol shows where we are. What was learned stays,
+    /// and what comes next is not taken for a neighbour of what came last.
+    pub fn lose_track(&mut self) {
+        let gap = self.store.terminal(GAP);
+        let last = self.store.rule(START).last;
+        if !Store::is_end(last) && self.store.value(last) != gap {
+            self.extend(gap);
+            self.settle();
+        }
+        self.followers.clear();
+    }
+
+    /// How many symbols all rules have together.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory, all in.
+    pub fn memory(&self) -> usize {
+        let work = [&self.todo, &self.underused, &self.units];
+        let work: usize = work.iter().map(|w| w.capacity() * size_of::<u32>()).sum();
+        self.store.memory() + self.followers.memory() + work
+    }
+
+    /// What may come next, with weights: in exact mode the number of places in the input that speak for it.
+    pub fn predictions(&self) -> Vec<(u32, f64)> {
+        self.followers.predictions(&self.store)
+    }
+
+    /// Ways to read on from where we are, with their weights, the weightiest first.
+    pub fn cursors(&self) -> impl Iterator<Item = (Cursor<'_>, f64)> {
+        self.followers.cursors(&self.store)
+    }
+
+    /// The weightiest way to read on.
+    pub fn best(&self) -> Option<Cursor<'_>> {
+        self.followers.best(&self.store, |_| true)
+    }
+
+    /// The weightiest way to read on among those on which `symbol` comes next.
+    pub fn best_through(&self, symbol: u32) -> Option<Cursor<'_>> {
+        let terminal = self.store.known_terminal(symbol)?;
+        self.followers.best(&self.store, |next| next == terminal)
+    }
+
+    /// All rules with their symbols and counts, by number; rule 0 is the start rule.
+    pub fn rules(&self) -> Vec<(u32, Vec<(Symbol, u32)>)> {
+        let live = (0..self.store.rules.len() as u32).filter(|r| self.store.rule_is_live(*r));
+        live.map(|rule| (rule, self.body(rule))).collect()
+    }
+
+    fn body(&self, rule: u32) -> Vec<(Symbol, u32)> {
+        let symbol = |value| match is_rule(value) {
+            true => Symbol::Rule(rule_of_value(value)),
+            false => Symbol::Terminal(self.store.symbol(value)),
+        };
+        let count = |node| match self.mode {
+            Mode::Folding => self.store.current(node),
+            _ => self.store.node(node).count(),
+        };
+        let body = self.store.body(rule);
+        body.map(|n| (symbol(self.store.value(n)), count(n))).collect()
+    }
+
+    /// The input, or what is remembered of it; when folding, with each repetition as it was last.
+    pub fn expand(&self) -> Vec<u32> {
+        let rules: std::collections::BTreeMap<_, _> = self.rules().into_iter().collect();
+        let mut out = Vec::new();
+        let mut stack = vec![(START, 0usize, 0u32)];
+        while let Some((rule, at, done)) = stack.pop() {
+            let Some(&(symbol, count)) = rules[&rule].get(at) else {
+                continue;
+            };
+            if done == count {
+                stack.push((rule, at + 1, 0));
+                continue;
+            }
+            stack.push((rule, at, done + 1));
+            match symbol {
+                Symbol::Terminal(terminal) => out.push(terminal),
+                Symbol::Rule(inner) => stack.push((inner, 0, 0)),
+            }
+        }
+        out
+    }
+
+    /// Puts a terminal behind the start rule.
+    fn extend(&mut self, terminal: u32) {
+        let last = self.store.rule(START).last;
+        if !Store::is_end(last) && self.mode != Mode::Sequitur {
+            if self.store.value(last) == terminal {
+                return self.repeat(last);
+            }
+            if self.mode == Mode::Folding
+                && let Some(deep) = self.at_the_end_of(last, terminal)
+            {
+                return self.store.prolong(deep, 1);
+            }
+        }
+        self.store.insert(last, RULE | START, terminal, true);
+        self.look_at(last);
+    }
+
+    fn repeat(&mut self, node: u32) {
+        if self.mode == Mode::Folding {
+            return self.store.prolong(node, 1);
+        }
+        let prev = self.store.node(node).prev;
+        self.store.forget_digram(prev);
+        let count = self.store.node(node).count();
+        self.store.set_count(node, count.saturating_add(1));
+        self.look_at(prev);
+    }
+
+    /// The node of this value with which what `node` stands for ends.
+    fn at_the_end_of(&self, mut node: u32, value: u32) -> Option<u32> {
+        while is_rule(self.store.value(node)) {
+            node = self.store.rule(rule_of_value(self.store.value(node))).last;
+            if self.store.value(node) == value {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// Notes that the digram at a link, if there is one, may break a constraint.
+    fn look_at(&mut self, link: u32) {
+        if !Store::is_end(link) {
+            self.todo.push(link);
+        }
+    }
+
+    /// Restores the constraints.
+    fn settle(&mut self) {
+        loop {
+            if let Some(rule) = self.units.pop() {
+                self.dissolve(rule);
+            } else if let Some(node) = self.todo.pop() {
+                self.check(node);
+            } else if let Some(rule) = self.underused.pop() {
+                self.check_use(rule);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn check(&mut self, node: u32) {
+        if !self.store.is_live(node) || Store::is_end(self.store.node(node).next) {
+            return;
+        }
+        let next = self.store.node(node).next;
+        if self.mode != Mode::Sequitur && self.store.value(node) == self.store.value(next) {
+            return self.join(node, next);
+        }
+        if self.mode == Mode::Folding
+            && let Some(deep) = self.at_the_end_of(node, self.store.value(next))
+        {
+            return self.absorb(node, next, deep);
+        }
+        match self.store.find_digram(node) {
+            None => self.store.enter_digram(node),
+            Some(other) if other == node => {}
+            // Three in a row overlap: only without counts.
+            Some(other) if self.store.node(other).next == node || next == other => {}
+            Some(other) => self.unify(other, node),
+        }
+    }
+
+    /// The digrams at `old` and `new` are the same: one rule takes the place of both.
+    fn unify(&mut self, old: u32, new: u32) {
+        match (self.store.whole(old), self.store.whole(new)) {
+            (Some(rule), Some(other)) => self.fuse(rule, other),
+            (Some(rule), None) => self.replace(new, rule),
+            (None, Some(rule)) => {
+                self.store.forget_digram(old);
+                self.store.enter_digram(new);
+                self.replace(old, rule);
+            }
+            (None, None) => {
+                let rule = self.wrap(old);
+                self.replace(new, rule);
+            }
+        }
+    }
+
+    /// Moves a digram into a new rule; an instance of it takes its place.
+    fn wrap(&mut self, first: u32) -> u32 {
+        let last = self.store.node(first).next;
+        let (prev, next) = self.cut(first, last);
+        let in_start = self.store.node(first).is_in_start();
+        let rule = self.store.add_rule();
+        let instance = self.store.insert(prev, next, RULE | rule, in_start);
+        self.store.fill_rule(rule, first, last);
+        self.followers.wrapped(first, last, instance);
+        self.look_at(instance);
+        self.look_at(prev);
+        rule
+    }
+
+    /// Puts an instance of a rule of two symbols in the place of a digram that is the same.
+    fn replace(&mut self, first: u32, rule: u32) {
+        let last = self.store.node(first).next;
+        self.store.forget_digram(first);
+        let (prev, next) = self.cut(first, last);
+        let in_start = self.store.node(first).is_in_start();
+        let instance = self.store.insert(prev, next, RULE | rule, in_start);
+        let body = *self.store.rule(rule);
+        self.followers.wrapped(first, last, instance);
+        self.take_over(first, body.first);
+        self.take_over(last, body.last);
+        self.look_at(instance);
+        self.look_at(prev);
+    }
+
+    /// A node stands for another of the same value from now on, which goes.
+    fn take_over(&mut self, gone: u32, stays: u32) {
+        self.followers.renamed(gone, stays);
+        if self.mode == Mode::Folding {
+            self.store.inherit(stays, gone);
+        }
+        self.free(gone);
+    }
+
+    /// Takes the digrams to both sides of some neighbours out of the index; returns the links to both sides.
+    fn cut(&mut self, first: u32, last: u32) -> (u32, u32) {
+        let (prev, next) = (self.store.node(first).prev, self.store.node(last).next);
+        self.forget(prev);
+        self.forget(last);
+        (prev, next)
+    }
+
+    /// Takes the digram at a link out of the index.
+    fn forget(&mut self, link: u32) {
+        self.store.forget_digram(link);
+        if self.mode == Mode::Sequitur && !Store::is_end(link) {
+            // Of three equal ones in a row only one pair is indexed: now it is the other's turn.
+            let node = self.store.node(link);
+            let (prev, next) = (node.prev, node.next);
+            self.look_at(prev);
+            self.look_at(next);
+        }
+    }
+
+    /// Frees a node and notes that its rule may be underused.
+    fn free(&mut self, node: u32) {
+        let value = self.store.value(node);
+        self.store.free(node);
+        if is_rule(value) {
+            self.underused.push(rule_of_value(value));
+        }
+    }
+
+    /// Two equal neighbours become one.
+    fn join(&mut self, node: u32, twin: u32) {
+        self.forget(node);
+        let (prev, next) = self.cut(node, twin);
+        match self.mode {
+            Mode::Folding => {
+                self.followers.joined(node, twin, self.store.current(node));
+                self.store.prolong(node, self.store.current(twin));
+            }
+            _ => {
+                let count = self.store.node(node).count();
+                self.followers.joined(node, twin, count);
+                let more = self.store.node(twin).count();
+                self.store.set_count(node, count.saturating_add(more));
+            }
+        }
+        self.store.link(node, next);
+        self.free(twin);
+        if Store::is_end(prev) && Store::is_end(next) && rule_of_value(prev) != START {
+            self.units.push(rule_of_value(prev));
+        }
+        self.look_at(node);
+        self.look_at(prev);
+    }
+
+    /// A node continues a repetition, `deep`, with which the one before it ends: it becomes part of that.
+    fn absorb(&mut self, node: u32, more: u32, deep: u32) {
+        self.forget(node);
+        let next = self.store.node(more).next;
+        self.forget(more);
+        let way = self.way_to(node, deep);
+        self.followers.absorbed(more, &way, self.store.current(deep));
+        self.store.prolong(deep, self.store.current(more));
+        self.store.link(node, next);
+        self.free(more);
+        let prev = self.store.node(node).prev;
+        if Store::is_end(prev) && Store::is_end(next) && rule_of_value(prev) != START {
+            self.units.push(rule_of_value(prev));
+        }
+        self.look_at(node);
+    }
+
+    /// The nodes from `node` down to `deep`, which is at its end.
+    fn way_to(&self, mut node: u32, deep: u32) -> Vec<u32> {
+        let mut way = vec![node];
+        while node != deep {
+            node = self.store.rule(rule_of_value(self.store.value(node))).last;
+            way.push(node);
+        }
+        way
+    }
+
+    /// If a rule has one instance that is not repeated, its body takes the place of that.
+    fn check_use(&mut self, rule: u32) {
+        let Some(instance) = self.store.sole_instance(rule) else {
+            if rule != START && self.store.is_unused(rule) {
+                self.drop_body(rule);
+            }
+            return;
+        };
+        if self.store.node(instance).count() > 1 {
+            return;
+        }
+        self.forget(instance);
+        let (prev, next) = self.cut(instance, instance);
+        let body = *self.store.rule(rule);
+        if self.store.node(instance).is_in_start() {
+            self.store.move_to_start(rule);
+        }
+        self.store.link(prev, body.first);
+        self.store.link(body.last, next);
+        self.followers.inlined(instance);
+        self.store.free(instance);
+        self.store.free_rule(rule);
+        self.look_at(body.last);
+        self.look_at(prev);
+    }
+
+    /// Two rules have the same two symbols: all instances of `other` become instances of `rule`.
+    fn fuse(&mut self, rule: u32, other: u32) {
+        while let Some(instance) = self.store.newest(RULE | other) {
+            self.forget(instance);
+            let (prev, _) = self.cut(instance, instance);
+            self.store.set_value(instance, RULE | rule);
+            self.look_at(instance);
+            self.look_at(prev);
+        }
+        let (gone, stays) = (*self.store.rule(other), *self.store.rule(rule));
+        self.store.forget_digram(gone.first);
+        self.take_over(gone.first, stays.first);
+        self.take_over(gone.last, stays.last);
+        self.store.free_rule(other);
+    }
+
+    /// A rule is left with one symbol: that takes the place of its instances, as often as both say.
+    fn dissolve(&mut self, rule: u32) {
+        let only = self.store.rule(rule).first;
+        let is_unit = !Store::is_end(only) && Store::is_end(self.store.node(only).next);
+        if !self.store.rule_is_live(rule) || !is_unit {
+            return;
+        }
+        let value = self.store.value(only);
+        while let Some(instance) = self.store.newest(RULE | rule) {
+            self.forget(instance);
+            let (prev, _) = self.cut(instance, instance);
+            let inner = self.store.node(only).count();
+            self.followers.dissolved(instance, only, inner);
+            match self.mode {
+                Mode::Folding => self.store.inherit_within(instance, only),
+                _ => {
+                    let count = self.store.node(instance).count().saturating_mul(inner);
+                    self.store.set_count(instance, count);
+                }
+            }
+            self.store.set_value(instance, value);
+            self.look_at(instance);
+            self.look_at(prev);
+        }
+        self.followers.gone(only);
+        self.free(only);
+        self.store.free_rule(rule);
+    }
+
+    /// Forgets the oldest symbol of the start rule, and what nothing else needs.
+    fn forget_oldest(&mut self) {
+        let oldest = self.store.rule(START).first;
+        let next = self.store.node(oldest).next;
+        self.forget(oldest);
+        self.store.link(RULE | START, next);
+        self.followers.gone(oldest);
+        self.free(oldest);
+        self.settle();
+    }
+
+    /// Frees the body of a rule that has no instance any more.
+    fn drop_body(&mut self, rule: u32) {
+        let body: Vec<u32> = self.store.body(rule).collect();
+        if body.is_empty() {
+            return;
+        }
+        for &node in &body {
+            self.store.forget_digram(node);
+        }
+        for node in body {
+            self.followers.gone(node);
+            self.free(node);
+        }
+        self.store.free_rule(rule);
+    }
+
+    /// Checks everything that must hold after every symbol; says what does not.
+    pub fn verify(&self) -> Result<(), String> {
+        let mut digrams = std::collections::BTreeMap::new();
+        let mut symbols = 0;
+        for (rule, _) in self.rules() {
+            let body: Vec<u32> = self.store.body(rule).collect();
+            symbols += body.len();
+            self.verify_rule(rule, &body)?;
+            let indexed = body.windows(2).filter(|pair| !self.overlaps(pair));
+            for pair in indexed {
+                let of = |n: u32| (self.store.value(n), self.counted(n));
+                if let Some(other) = digrams.insert((of(pair[0]), of(pair[1])), pair[0]) {
+                    return Err(format!("the digram at {} is that at {other}", pair[0]));
+                }
+                if self.store.find_digram(pair[0]) != Some(pair[0]) {
+                    return Err(format!("the digram at {} is not indexed", pair[0]));
+                }
+            }
+        }
+        if (symbols, digrams.len()) != (self.store.len(), self.store.digrams()) {
+            return Err("symbols or digrams are lost".to_owned());
+        }
+        self.followers.verify(&self.store)
+    }
+
+    fn verify_rule(&self, rule: u32, body: &[u32]) -> Result<(), String> {
+        let twins = body
+            .windows(2)
+            .any(|p| self.store.value(p[0]) == self.store.value(p[1]));
+        if twins && self.mode != Mode::Sequitur {
+            return Err(format!("rule {rule} has twins"));
+        }
+        if let Some(node) = body.iter().find(|n| self.store.rule_of(**n) != rule) {
+            return Err(format!("{node} does not know that it is in rule {rule}"));
+        }
+        let sole = self.store.sole_instance(rule);
+        if rule != START && sole.is_some_and(|s| self.store.node(s).count() == 1) {
+            return Err(format!("rule {rule} is used once"));
+        }
+        if rule != START && body.len() < 2 {
+            return Err(format!("rule {rule} has fewer than two symbols"));
+        }
+        Ok(())
+    }
+
+    /// Whether a pair is the second of three equal ones in a row, which are indexed once.
+    fn overlaps(&self, pair: &[u32]) -> bool {
+        let indexed = self.store.find_digram(pair[0]);
+        self.store.value(pair[0]) == self.store.value(pair[1])
+            && indexed.is_some_and(|other| {
+                other == self.store.node(pair[0]).prev || other == self.store.node(pair[0]).next
+            })
+    }
+
+    fn counted(&self, node: u32) -> u32 {
+        match self.mode {
+            Mode::Exact => self.store.node(node).count(),
+            _ => 1,
+        }
+    }
+}

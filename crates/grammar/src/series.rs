@@ -1,0 +1,273 @@
+//! A series of values that belongs to one place: trip counts of a loop, sizes of a context, offsets of a
+//! transition.
+//!
+//! As in §3.2.1 of the paper: one value as long as there is only one, then a small grammar of its own, and where
+//! more than [`DISTINCT_MAX`] different values have been seen, statistics.
+
+use crate::grammar::{Grammar, Limits, Mode};
+
+/// How many different values a series may have and still be learned as a sequence.
+pub const DISTINCT_MAX: usize = 24;
+
+/// How long the grammar of a series may get.
+const SYMBOLS_MAX: usize = 256;
+
+/// Tries count half when there are more than this, so that what was long ago matters less.
+const TRIES_MAX: u32 = 64;
+
+/// See the module's header.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    state: State,
+    tries: u32,
+    hits: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    #[default]
+    Empty,
+    One {
+        value: u64,
+        times: u32,
+    },
+    Few(Box<Few>),
+    Many(Box<Spread>),
+}
+
+/// Few different values, in an order that can be learned.
+#[derive(Clone, Debug)]
+struct Few {
+    values: Vec<u64>,
+    grammar: Grammar,
+    spread: Spread,
+}
+
+/// What is known of values that are too many to be learned one by one.
+#[derive(Clone, Debug)]
+pub struct Spread {
+    /// How many there were.
+    pub count: u64,
+    /// The mean.
+    pub mean: f64,
+    /// The sum of squared distances from the mean.
+    squares: f64,
+    /// The least.
+    pub least: u64,
+    /// The greatest.
+    pub greatest: u64,
+    /// The last.
+    pub last: u64,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Spread {
+            count: 0,
+            mean: 0.0,
+            squares: 0.0,
+            least: u64::MAX,
+            greatest: 0,
+            last: 0,
+        }
+    }
+}
+
+impl Spread {
+    /// Adds a value (Welford's method).
+    pub fn add(&mut self, value: u64) {
+        self.count += 1;
+        let distance = value as f64 - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (value as f64 - self.mean);
+        self.least = self.least.min(value);
+        self.greatest = self.greatest.max(value);
+        self.last = value;
+    }
+
+    /// The variance.
+    pub fn variance(&self) -> f64 {
+        self.squares / (self.count.max(1) as f64)
+    }
+}
+
+impl Series {
+    /// Takes the next value.
+    pub fn observe(&mut self, value: u64) {
+        if let Some(expected) = self.predict() {
+            self.tries += 1;
+            self.hits += u32::from(expected == value);
+            if self.tries > TRIES_MAX {
+                (self.tries, self.hits) = (self.tries / 2, self.hits / 2);
+            }
+        }
+        let state = std::mem::take(&mut self.state);
+        self.state = state.observe(value);
+    }
+
+    /// The value that is expected next.
+    pub fn predict(&self) -> Option<u64> {
+        self.nth(0)
+    }
+
+    /// The value that is expected after `n` more.
+    pub fn nth(&self, n: usize) -> Option<u64> {
+        match &self.state {
+            State::Empty => None,
+            State::One { value, .. } => Some(*value),
+            State::Few(few) => Some(few.nth(n)),
+            State::Many(spread) => Some(spread.mean.round() as u64),
+        }
+    }
+
+    /// The value that is expected after `n` more, if `value` comes before them.
+    pub fn nth_after(&self, value: u64, n: usize) -> u64 {
+        match &self.state {
+            State::Few(few) => few.nth_after(value, n),
+            State::Many(spread) => spread.mean.round() as u64,
+            State::Empty | State::One { .. } => value,
+        }
+    }
+
+    /// How often it was right lately, from 0 to 1.
+    pub fn confidence(&self) -> f64 {
+        f64::from(self.hits + 1) / f64::from(self.tries + 2)
+    }
+
+    /// Whether all values so far were the same.
+    pub fn is_constant(&self) -> bool {
+        matches!(self.state, State::Empty | State::One { .. })
+    }
+
+    /// The last values, as far as they are worth telling.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = u64> {
+        let (value, times) = match self.state {
+            State::One { value, times } => (value, times.min(4)),
+            _ => (0, 0),
+        };
+        (0..times).map(move |_| value)
+    }
+
+    /// Bytes of memory beyond itself.
+    pub fn memory(&self) -> usize {
+        match &self.state {
+            State::Empty | State::One { .. } => 0,
+            State::Few(few) => size_of::<Few>() + few.values.capacity() * 8 + few.grammar.memory(),
+            State::Many(_) => size_of::<Spread>(),
+        }
+    }
+}
+
+impl State {
+    fn observe(self, new: u64) -> State {
+        match self {
+            State::Empty => State::One {
+                value: new,
+                times: 1,
+            },
+            State::One { value, times } if value == new => State::One {
+                value,
+                times: times.saturating_add(1),
+            },
+            State::One { value, times } => State::Few(Box::new(Few::new(value, times, new))),
+            State::Few(mut few) => match few.observe(new) {
+                true => State::Few(few),
+                false => State::Many(Box::new(few.spread)),
+            },
+            State::Many(mut spread) => {
+                spread.add(new);
+                State::Many(spread)
+            }
+        }
+    }
+}
+
+impl Few {
+    fn new(value: u64, times: u32, new: u64) -> Few {
+        let limits = Limits {
+            symbols: SYMBOLS_MAX,
+            followers: 16,
+        };
+        let mut few = Few {
+            values: Vec::new(),
+            grammar: Grammar::with_limits(Mode::Exact, limits),
+            spread: Spread::default(),
+        };
+        // A grammar counts repetitions; a thousand say no more than a few.
+        for value in std::iter::repeat_n(value, times.min(8) as usize).chain([new]) {
+            few.observe(value);
+        }
+        few
+    }
+
+    /// Takes a value; whether there is still room for all that differ.
+    fn observe(&mut self, value: u64) -> bool {
+        let known = self.values.iter().position(|v| *v == value);
+        if known.is_none() {
+            self.values.push(value);
+        }
+        self.spread.add(value);
+        let symbol = known.unwrap_or(self.values.len() - 1);
+        self.grammar.append(symbol as u32);
+        self.values.len() <= DISTINCT_MAX
+    }
+
+    fn nth(&self, n: usize) -> u64 {
+        let symbol = self.grammar.best().and_then(|mut cursor| cursor.nth(n));
+        self.value(symbol)
+    }
+
+    fn nth_after(&self, value: u64, n: usize) -> u64 {
+        let Some(symbol) = self.values.iter().position(|v| *v == value) else {
+            return value;
+        };
+        let through = self.grammar.best_through(symbol as u32);
+        match through.and_then(|mut cursor| cursor.nth(n + 1)) {
+            Some(symbol) => self.values[symbol as usize],
+            None => value,
+        }
+    }
+
+    fn value(&self, symbol: Option<u32>) -> u64 {
+        symbol.map_or(self.spread.last, |s| self.values[s as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predicted(values: impl IntoIterator<Item = u64>) -> Option<u64> {
+        let mut series = Series::default();
+        values.into_iter().for_each(|v| series.observe(v));
+        series.predict()
+    }
+
+    #[test]
+    fn one_value_is_expected_again() {
+        assert_eq!(predicted([]), None);
+        assert_eq!(predicted([7, 7, 7]), Some(7));
+    }
+
+    #[test]
+    fn an_order_that_repeats_is_followed() {
+        let values = || [3u64, 5, 5, 9].into_iter().cycle();
+        for n in 6..40 {
+            assert_eq!(predicted(values().take(n)), values().nth(n), "after {n}");
+        }
+    }
+
+    #[test]
+    fn the_values_after_the_next_ones_are_known_too() {
+        let mut series = Series::default();
+        [3u64, 5, 9].into_iter().cycle().take(20).for_each(|v| series.observe(v));
+        let next: Vec<_> = (0..6).map(|n| series.nth(n).unwrap()).collect();
+        assert_eq!(next, [9, 3, 5, 9, 3, 5]);
+        assert_eq!(series.nth_after(9, 1), 5);
+    }
+
+    #[test]
+    fn many_different_values_leave_their_mean() {
+        assert_eq!(predicted((0..101).map(|v| v * 10)), Some(500));
+    }
+}

@@ -1,0 +1,131 @@
+//! Records for tests: any, and likely ones.
+
+use crate::{Frame, Process, Record, Source, TraceError};
+use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// A plain write.
+pub(crate) fn event() -> Event {
+    Event {
+        time: Nanos(1_000),
+        duration: Nanos(100),
+        process: 1,
+        thread: 0,
+        file: FileId(3),
+        action: Action::Write,
+        layer: Layer::Posix,
+        context: ContextId::UNKNOWN,
+        offset: 0,
+        len: 4096,
+        result: 4096,
+    }
+}
+
+/// Small numbers, which repeat, and any.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0u64..4, 2 => (0u64..8).prop_map(|n| n << 12), 1 => any::<u64>()]
+}
+
+fn small() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0u32..3, 1 => any::<u32>()]
+}
+
+pub(crate) fn any_event() -> impl Strategy<Value = Event> {
+    let who = (small(), small(), number(), small(), 0usize..3);
+    let what = (0usize..10, number(), number(), any::<bool>(), number());
+    (number(), number(), who, what).prop_map(|(time, duration, who, what)| {
+        let (process, thread, file, context, layer) = who;
+        let (action, offset, len, full, result) = what;
+        Event {
+            time: Nanos(time),
+            duration: Nanos(duration),
+            process,
+            thread,
+            file: FileId(file),
+            action: Action::ALL[action],
+            layer: Layer::ALL[layer],
+            context: ContextId(context),
+            offset,
+            len,
+            result: if full { len as i64 } else { result as i64 },
+        }
+    })
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z/.]{1,12}", "[-+(),;\"\\\\\r\n\t \u{e9}x0-9]{0,8}"]
+}
+
+pub(crate) fn name() -> impl Strategy<Value = Arc<[u8]>> {
+    prop_oneof![
+        text().prop_map(|text| text.into_bytes().into()),
+        prop::collection::vec(any::<u8>(), 0..12).prop_map(Arc::from),
+    ]
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    (text(), number(), prop::option::of(text())).prop_map(|(module, offset, symbol)| Frame {
+        module: module.into(),
+        offset,
+        symbol: symbol.map(Arc::from),
+    })
+}
+
+pub(crate) fn frames() -> impl Strategy<Value = Vec<Frame>> {
+    prop::collection::vec(frame(), 0..4)
+}
+
+fn process() -> impl Strategy<Value = Process> {
+    use prop::option::of;
+    (small(), of(small()), of(small()), of(text()), of(text())).prop_map(
+        |(id, pid, rank, host, command)| Process {
+            id,
+            pid,
+            rank,
+            host,
+            command,
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        8 => any_event().prop_map(Record::Event),
+        2 => (number(), name()).prop_map(|(id, name)| Record::File { id: FileId(id), name }),
+        1 => process().prop_map(Record::Process),
+        1 => (small(), frames()).prop_map(|(id, frames)| Record::Context {
+            id: ContextId(id),
+            frames: frames.into(),
+        }),
+        1 => (small(), number()).prop_map(|(process, lost)| Record::Gap { process, lost }),
+    ]
+}
+
+/// Any records, in any order, also such that no recorder would write.
+pub(crate) fn records() -> impl Strategy<Value = Vec<Record>> {
+    prop::collection::vec(record(), 0..100)
+}
+
+/// A trace that is in memory.
+pub(crate) struct List(std::vec::IntoIter<Record>);
+
+impl List {
+    pub fn new(records: &[Record]) -> List {
+        List(Vec::from(records).into_iter())
+    }
+}
+
+impl Iterator for List {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(Ok)
+    }
+}
+
+impl Source for List {
+    fn progress(&self) -> (u64, Option<u64>) {
+        (0, None)
+    }
+}
