@@ -15,17 +15,17 @@ use smallvec::SmallVec;
 
 /// One link of the chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Frame {
-    node: u32,
+pub(crate) struct Frame {
+    pub node: u32,
     /// Which of its repetitions: in exact mode from here to `hi`. When folding, how many; 0 if not known.
-    lo: u32,
+    pub lo: u32,
     /// When folding: how many repetitions are expected; 0 if not known.
     hi: u32,
     /// When folding: how many runs of the node were over when this one began.
     pass: u32,
 }
 
-type Frames = SmallVec<[Frame; 6]>;
+pub(crate) type Frames = SmallVec<[Frame; 6]>;
 
 /// The chain from the start rule down to the terminal that may come next.
 #[derive(Clone, Debug)]
@@ -65,6 +65,13 @@ impl Followers {
     /// Whether nothing is followed.
     pub(crate) fn are_lost(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// The place where this terminal was expected, if there is only one.
+    pub(crate) fn only_place(&self, store: &Store, terminal: u32) -> Option<&Frames> {
+        let places = self.list.iter().map(|f| &f.frames);
+        let mut expected = places.filter(|frames| next_of(store, frames) == terminal);
+        expected.next().filter(|_| expected.next().is_none())
     }
 
     /// Goes on with those that expected this terminal.
@@ -306,6 +313,16 @@ impl Followers {
 /// The terminal that a chain ends with.
 fn next_of(store: &Store, frames: &Frames) -> u32 {
     store.value(frames[frames.len() - 1].node)
+}
+
+/// Whether a place is the very beginning of a repetition of the symbol of the start rule that it is in.
+pub(crate) fn begins_repetition(store: &Store, frames: &Frames) -> bool {
+    let first = |outer: &Frame| store.rule(rule_of_value(store.value(outer.node))).first;
+    let nested = frames.windows(2);
+    frames[0].lo > 0
+        && nested
+            .into_iter()
+            .all(|f| f[1].node == first(&f[0]) && f[1].lo == 1)
 }
 
 impl Frame {

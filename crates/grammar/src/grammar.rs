@@ -11,6 +11,7 @@
 //! recognised when its turn comes, and to look at a symbol once too often does no harm.
 
 use crate::followers::{Cursor, Followers};
+use crate::glide::Glide;
 use crate::store::{RULE, START, Store, is_rule, rule_of_value};
 
 /// Stands where part of the input is missing, see [`Grammar::lose_track`]. It is never predicted.
@@ -55,6 +56,7 @@ pub struct Grammar {
     limits: Limits,
     store: Store,
     followers: Followers,
+    glide: Glide,
     /// Nodes whose digram is to be looked at.
     todo: Vec<u32>,
     /// Rules that may be left with one instance.
@@ -85,6 +87,7 @@ impl Grammar {
             limits,
             store: Store::new(mode == Mode::Exact),
             followers: Followers::new(mode, limits.followers),
+            glide: Glide::default(),
             todo: Vec::new(),
             underused: Vec::new(),
             units: Vec::new(),
@@ -95,6 +98,10 @@ impl Grammar {
     pub fn append(&mut self, symbol: u32) {
         assert_ne!(symbol, GAP, "this symbol has a meaning of its own");
         let terminal = self.store.terminal(symbol);
+        if self.mode == Mode::Folding && self.glides(terminal) {
+            return self.followers.observe(&self.store, terminal);
+        }
+        self.land();
         self.followers.observe(&self.store, terminal);
         self.extend(terminal);
         self.settle();
@@ -109,6 +116,7 @@ impl Grammar {
     /// Something was missed: follows nothing until the next symbol shows where we are. What was learned stays,
     /// and what comes next is not taken for a neighbour of what came last.
     pub fn lose_track(&mut self) {
+        self.land();
         let gap = self.store.terminal(GAP);
         let last = self.store.rule(START).last;
         if !Store::is_end(last) && self.store.value(last) != gap {
@@ -132,7 +140,7 @@ impl Grammar {
     pub fn memory(&self) -> usize {
         let work = [&self.todo, &self.underused, &self.units];
         let work: usize = work.iter().map(|w| w.capacity() * size_of::<u32>()).sum();
-        self.store.memory() + self.followers.memory() + work
+        self.store.memory() + self.followers.memory() + self.glide.memory() + work
     }
 
     /// What may come next, with weights: in exact mode the number of places in the input that speak for it.
@@ -194,7 +202,42 @@ impl Grammar {
                 Symbol::Rule(inner) => stack.push((inner, 0, 0)),
             }
         }
+        out.extend(self.glide.aside().map(|t| self.store.symbol(t)));
         out
+    }
+
+    /// Whether a terminal is part of one more repetition of what the start rule ends with; see [`crate::glide`].
+    fn glides(&mut self, terminal: u32) -> bool {
+        let last = self.store.rule(START).last;
+        if Store::is_end(last) || self.store.node(last).count() == 1 {
+            return false;
+        }
+        let place = self.followers.only_place(&self.store, terminal);
+        let Some(place) = place.filter(|p| p[0].node == last && p.len() > 1) else {
+            return false;
+        };
+        let takes = self.glide.takes(&self.store, place)
+            && (!self.glide.is_over() || self.at_the_end_of(last, terminal).is_none());
+        if takes {
+            self.glide.take(&mut self.store, terminal, place);
+        }
+        takes
+    }
+
+    /// Appends what was put aside.
+    fn land(&mut self) {
+        if self.glide.is_over() {
+            return;
+        }
+        let aside = self.glide.end(&mut self.store);
+        self.store.freeze(true);
+        for (terminal, count) in aside {
+            for _ in 0..count {
+                self.extend(terminal);
+                self.settle();
+            }
+        }
+        self.store.freeze(false);
     }
 
     /// Puts a terminal behind the start rule.

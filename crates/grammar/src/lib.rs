@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod followers;
+mod glide;
 mod grammar;
 mod runs;
 mod series;

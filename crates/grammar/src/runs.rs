@@ -10,11 +10,13 @@ use crate::series::Series;
 pub(crate) struct Runs {
     /// That of the last time, which may still be growing.
     current: u32,
-    /// Those before.
-    counts: Series,
+    /// The least and the greatest of those before.
     least: u32,
     most: u32,
+    /// How many there were before.
     passes: u32,
+    /// Those before, once they differ.
+    counts: Option<Box<Series>>,
 }
 
 impl Default for Runs {
@@ -22,21 +24,27 @@ impl Default for Runs {
     fn default() -> Self {
         Runs {
             current: 1,
-            counts: Series::default(),
             least: u32::MAX,
             most: 0,
             passes: 0,
+            counts: None,
         }
     }
 }
 
 impl Runs {
     pub(crate) fn memory(&self) -> usize {
-        self.counts.memory()
+        let of = |counts: &Box<Series>| size_of::<Series>() + counts.memory();
+        self.counts.as_ref().map_or(0, of)
     }
 
     pub(crate) fn current(&self) -> u32 {
         self.current
+    }
+
+    /// How many runs are over.
+    pub(crate) fn passes(&self) -> u32 {
+        self.passes
     }
 
     /// The last run was of something that is itself repeated.
@@ -49,22 +57,24 @@ impl Runs {
         self.current = self.current.saturating_add(more);
     }
 
-    /// Adds the history of a symbol that came later.
-    pub(crate) fn append(&mut self, later: Runs) {
-        self.close();
-        // What came before its last run is a series in its own right; its order is kept as far as it is known.
-        for count in later.counts.recent() {
-            self.current = u32::try_from(count).unwrap_or(u32::MAX);
-            self.close();
+    /// The last run is over, and another one has come to `count`.
+    pub(crate) fn begin(&mut self, count: u32) {
+        let over = self.current;
+        if let Some(counts) = &mut self.counts {
+            counts.observe(u64::from(over));
+        } else if self.passes > 0 && over != self.most {
+            let before = self.passes.min(8) as usize;
+            let mut counts = Series::default();
+            for _ in 0..before {
+                counts.observe(u64::from(self.most));
+            }
+            counts.observe(u64::from(over));
+            self.counts = Some(Box::new(counts));
         }
-        self.current = later.current;
-    }
-
-    fn close(&mut self) {
-        self.least = self.least.min(self.current);
-        self.most = self.most.max(self.current);
-        self.passes = self.passes.wrapping_add(1);
-        self.counts.observe(u64::from(self.current));
+        self.least = self.least.min(over);
+        self.most = self.most.max(over);
+        self.passes = self.passes.saturating_add(1);
+        self.current = count;
     }
 
     /// How long the next run will be, if the last one is over.
@@ -74,25 +84,26 @@ impl Runs {
 
     /// How long the run after `n` more will be, if one of `count` comes before them.
     pub(crate) fn nth_after(&self, count: u32, n: u32) -> u32 {
-        let target = self.counts.nth_after(u64::from(count), n as usize);
-        u32::try_from(target).unwrap_or(u32::MAX)
-    }
-
-    /// How many runs are over, as far as they were counted.
-    pub(crate) fn passes(&self) -> u32 {
-        self.passes
+        match &self.counts {
+            Some(counts) => {
+                let target = counts.nth_after(u64::from(count), n as usize);
+                u32::try_from(target).unwrap_or(u32::MAX)
+            }
+            // One that differs from many is the exception.
+            None if self.passes > 1 => self.most,
+            None => count,
+        }
     }
 
     /// How likely a run of `done` repetitions, for which `target` was expected, goes on; either is 0 if it is
     /// not known.
-    ///
-    /// The count is the expected one as often as that was right lately; else it is any of those between the least
-    /// and the greatest so far. Given that it is at least `done`, how likely is it more?
     pub(crate) fn goes_on(&self, done: u32, target: u32) -> f64 {
         // Nothing is certain, or a follower would be lost for good by the first surprise.
         self.estimate(done, target).clamp(0.005, 0.995)
     }
 
+    /// The count is the expected one as often as that was right lately; else it is any of those between the least
+    /// and the greatest so far. Given that it is at least `done`, how likely is it more?
     fn estimate(&self, done: u32, target: u32) -> f64 {
         let (least, most) = match self.passes {
             0 => (self.current, self.current),
@@ -106,16 +117,27 @@ impl Runs {
             // The longer it has gone on, the longer it will.
             return f64::from(done) / f64::from(done + 1);
         }
-        let sure = self.counts.confidence();
+        let sure = self.confidence();
         let width = f64::from(most - least + 1);
         let left = f64::from((most + 1).saturating_sub(done.max(least)));
-        let spread = if left > 0.0 { (1.0 - sure) / width } else { 0.0 };
-        let reaches = sure * f64::from(u8::from(target >= done)) + spread * left;
+        let spread = (1.0 - sure) / width;
+        let reaches = sure * one_if(target >= done) + spread * left;
         if reaches == 0.0 {
             return 1.0 - 1.0 / (width + 1.0);
         }
-        let ends = sure * f64::from(u8::from(target == done))
-            + spread * f64::from(u8::from(done >= least));
+        let ends = sure * one_if(target == done) + spread * one_if(least <= done && done <= most);
         1.0 - ends / reaches
     }
+
+    /// How often the expected count was right.
+    fn confidence(&self) -> f64 {
+        match &self.counts {
+            Some(counts) => counts.confidence(),
+            None => f64::from(self.passes + 1) / f64::from(self.passes.saturating_add(2)),
+        }
+    }
+}
+
+fn one_if(condition: bool) -> f64 {
+    f64::from(u8::from(condition))
 }

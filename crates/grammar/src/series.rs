@@ -38,7 +38,8 @@ enum State {
 /// Few different values, in an order that can be learned.
 #[derive(Clone, Debug)]
 struct Few {
-    values: Vec<u64>,
+    /// With the number of times each was seen.
+    values: Vec<(u64, u32)>,
     grammar: Grammar,
     spread: Spread,
 }
@@ -125,6 +126,8 @@ impl Series {
         match &self.state {
             State::Few(few) => few.nth_after(value, n),
             State::Many(spread) => spread.mean.round() as u64,
+            // One that differs from many is the exception.
+            State::One { value, times } if *times > 1 => *value,
             State::Empty | State::One { .. } => value,
         }
     }
@@ -139,20 +142,11 @@ impl Series {
         matches!(self.state, State::Empty | State::One { .. })
     }
 
-    /// The last values, as far as they are worth telling.
-    pub(crate) fn recent(&self) -> impl Iterator<Item = u64> {
-        let (value, times) = match self.state {
-            State::One { value, times } => (value, times.min(4)),
-            _ => (0, 0),
-        };
-        (0..times).map(move |_| value)
-    }
-
     /// Bytes of memory beyond itself.
     pub fn memory(&self) -> usize {
         match &self.state {
             State::Empty | State::One { .. } => 0,
-            State::Few(few) => size_of::<Few>() + few.values.capacity() * 8 + few.grammar.memory(),
+            State::Few(few) => size_of::<Few>() + few.values.capacity() * size_of::<(u64, u32)>() + few.grammar.memory(),
             State::Many(_) => size_of::<Spread>(),
         }
     }
@@ -202,34 +196,37 @@ impl Few {
 
     /// Takes a value; whether there is still room for all that differ.
     fn observe(&mut self, value: u64) -> bool {
-        let known = self.values.iter().position(|v| *v == value);
-        if known.is_none() {
-            self.values.push(value);
-        }
+        let symbol = self.position(value).unwrap_or_else(|| {
+            self.values.push((value, 0));
+            self.values.len() - 1
+        });
+        self.values[symbol].1 += 1;
         self.spread.add(value);
-        let symbol = known.unwrap_or(self.values.len() - 1);
         self.grammar.append(symbol as u32);
         self.values.len() <= DISTINCT_MAX
     }
 
+    fn position(&self, value: u64) -> Option<usize> {
+        self.values.iter().position(|v| v.0 == value)
+    }
+
     fn nth(&self, n: usize) -> u64 {
         let symbol = self.grammar.best().and_then(|mut cursor| cursor.nth(n));
-        self.value(symbol)
+        symbol.map_or_else(|| self.usual(), |s| self.values[s as usize].0)
     }
 
     fn nth_after(&self, value: u64, n: usize) -> u64 {
-        let Some(symbol) = self.values.iter().position(|v| *v == value) else {
-            return value;
-        };
-        let through = self.grammar.best_through(symbol as u32);
-        match through.and_then(|mut cursor| cursor.nth(n + 1)) {
-            Some(symbol) => self.values[symbol as usize],
-            None => value,
-        }
+        let through = self
+            .position(value)
+            .and_then(|symbol| self.grammar.best_through(symbol as u32));
+        let symbol = through.and_then(|mut cursor| cursor.nth(n + 1));
+        symbol.map_or_else(|| self.usual(), |s| self.values[s as usize].0)
     }
 
-    fn value(&self, symbol: Option<u32>) -> u64 {
-        symbol.map_or(self.spread.last, |s| self.values[s as usize])
+    /// The value that was seen most often; of several the last.
+    fn usual(&self) -> u64 {
+        let usual = self.values.iter().max_by_key(|v| v.1);
+        usual.map_or(self.spread.last, |v| v.0)
     }
 }
 

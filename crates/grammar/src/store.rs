@@ -84,6 +84,7 @@ pub(crate) struct Store {
     digrams: Digrams,
     /// Whether counts make a difference between digrams.
     counts_matter: bool,
+    frozen: bool,
     len: usize,
 }
 
@@ -99,6 +100,7 @@ impl Store {
             runs: IdHashMap::default(),
             digrams: Digrams::default(),
             counts_matter,
+            frozen: false,
             len: 0,
         };
         let start = store.add_rule();
@@ -344,20 +346,35 @@ impl Store {
         (self.node(node).count() > 1).then(|| self.runs.get(&node))?
     }
 
+    /// Whether trip counts of places in rules are left as they are: they have been counted already.
+    pub(crate) fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
+    /// Counts that another run of a node, which has been repeated before, has come to `count`.
+    pub(crate) fn begin_run(&mut self, node: u32, count: u32) {
+        if let Some(runs) = self.runs.get_mut(&node) {
+            runs.begin(count);
+        }
+    }
+
     /// Counts that the last occurrence of a node goes on with `more`.
     pub(crate) fn prolong(&mut self, node: u32, more: u32) {
+        if self.frozen && !self.node(node).is_in_start() {
+            return;
+        }
         self.set_count(node, 2);
         let runs = self.runs.entry(node).or_default();
         runs.prolong(more);
     }
 
-    /// Adds what is known of a node, which is about to go, to the history of one that stands for it.
+    /// A node, which is about to go, stood where another one stands from now on: adds its last run, if either has
+    /// ever been repeated.
     pub(crate) fn inherit(&mut self, node: u32, from: u32) {
-        let other = self.runs.remove(&from);
-        if other.is_some() || self.node(node).count() > 1 {
+        let count = self.runs.remove(&from).map_or(1, |runs| runs.current());
+        if !self.frozen && (count > 1 || self.node(node).count() > 1) {
             self.set_count(node, 2);
-            let runs = self.runs.entry(node).or_default();
-            runs.append(other.unwrap_or_default());
+            self.runs.entry(node).or_default().begin(count);
         }
     }
 

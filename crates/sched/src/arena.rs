@@ -110,14 +110,14 @@ impl<T: Default> Table<T> {
     /// The element, for change; the table grows to reach it.
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> &mut T {
-        if index as usize / CHUNK >= self.chunks.len() {
-            self.reach(index);
+        if index as usize / CHUNK < self.chunks.len() {
+            return &mut self[index];
         }
-        &mut self[index]
+        self.reach(index)
     }
 
     #[cold]
-    fn reach(&mut self, index: u32) {
+    fn reach(&mut self, index: u32) -> &mut T {
         // Made on the heap, one by one: a whole chunk is too large for a small stack.
         let chunk = || (0..CHUNK).map(|_| T::default()).collect::<Box<[T]>>();
         self.chunks.resize_with(index as usize / CHUNK + 1, || {
@@ -126,6 +126,7 @@ impl<T: Default> Table<T> {
                 .ok()
                 .expect("as many elements as asked for")
         });
+        &mut self[index]
     }
 
     /// All elements, with their numbers.

@@ -5,9 +5,10 @@
 //! moving a request between queues allocates nothing.
 
 use crate::arena::{Arena, NONE};
+use crate::batch::Ticket;
 use crate::foresight::Foresight;
 use crate::settings::PolicyKind;
-use crate::stats::Block;
+use crate::stats::{Block, CellKey, Counters};
 use presagio_core::{FileId, IdHashMap, Nanos, Op, QueueId, Range, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,10 +101,8 @@ pub(crate) const fn home_of(file: u32, op: Op) -> u32 {
 #[repr(align(64))]
 pub(crate) struct File {
     pub id: FileId,
-    /// Live requests.
-    pub live: u32,
-    /// Requests of each operation that the guard watches over and that are queued in an index by offset.
-    pub indexed: [u32; 2],
+    /// Live requests of each operation.
+    pub live: [u32; 2],
     /// Where the last request of each operation ended.
     pub last_end: [u64; 2],
     /// The statistics cell that each operation used last, and of which queue and policy that is.
@@ -111,6 +110,54 @@ pub(crate) struct File {
     pub cell_at: [u8; 2],
     pub cell_queue: [QueueId; 2],
     pub cell_policy: [PolicyKind; 2],
+}
+
+impl File {
+    /// Whether there is nothing at all that a new request of this operation could conflict with.
+    #[inline]
+    pub(crate) fn is_free_for(&self, op: Op) -> bool {
+        let [reads, writes] = self.live;
+        writes == 0 && (op == Op::Read || reads == 0)
+    }
+
+    /// Counts a live request; how far it lies from where the last of its operation ended.
+    #[inline]
+    pub(crate) fn arrive(&mut self, op: Op, range: Range) -> u64 {
+        self.live[op.index()] += 1;
+        let last_end = std::mem::replace(&mut self.last_end[op.index()], range.end());
+        range.start().abs_diff(last_end)
+    }
+
+    /// The statistics cell for its requests; most use the one that the last of them used.
+    #[inline]
+    pub(crate) fn cell(
+        &mut self,
+        counters: &mut Counters,
+        op: Op,
+        queue: QueueId,
+        policy: PolicyKind,
+    ) -> (&Block, u8) {
+        let at = op.index();
+        let same = (self.cell_queue[at], self.cell_policy[at]) == (queue, policy);
+        if !same || self.cell[at].is_none() {
+            self.change_cell(counters, op, queue, policy);
+        }
+        let cell = self.cell[at].as_ref().expect("set above");
+        (cell, self.cell_at[at])
+    }
+
+    #[cold]
+    fn change_cell(&mut self, counters: &mut Counters, op: Op, queue: QueueId, policy: PolicyKind) {
+        let at = op.index();
+        let cell = counters.cell(CellKey {
+            file: Some(self.id),
+            op,
+            queue,
+            policy,
+        });
+        (self.cell[at], self.cell_at[at]) = (Some(cell.block), cell.at);
+        (self.cell_queue[at], self.cell_policy[at]) = (queue, policy);
+    }
 }
 
 const _: () = assert!(size_of::<File>() == 64 && size_of::<Entry>() == 96);
@@ -134,16 +181,21 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Enters a request of the file numbered `file`.
+    /// Enters a request of a file, which has counted it: queued in `lane`, unless the guard holds it.
     #[inline]
-    pub(crate) fn enter(&mut self, request: &Request, file: u32, now: Nanos) -> Arrival {
+    pub(crate) fn enter(
+        &mut self,
+        request: &Request,
+        home: u32,
+        guarded: bool,
+        lane: PolicyKind,
+        now: Nanos,
+    ) -> (Arrival, Ticket) {
         let seq = self.next_seq;
         self.next_seq += 1;
-        self.files[file].live += 1;
-        let home = home_of(file, request.op);
         let slot = match self.entries.reuse() {
             Some(slot) => slot,
-            None => self.entries.insert(Entry::unused(*request)),
+            None => self.new_slot(request),
         };
         let entry = &mut self.entries[slot];
         // Copied whole and then set: a copy that reads what was just written in part would stall.
@@ -152,13 +204,32 @@ impl Book {
         entry.seq = seq;
         entry.home = home;
         entry.foreseen = NONE;
-        entry.state = State::Held;
-        Arrival {
+        (entry.state, entry.lane, entry.guarded) = (State::Queued, lane, guarded);
+        let ticket = Ticket {
+            slot,
+            generation: entry.generation,
+        };
+        let arrival = Arrival {
             slot,
             home,
             range: request.range,
             seq,
-        }
+        };
+        (arrival, ticket)
+    }
+
+    #[inline(never)]
+    fn new_slot(&mut self, request: &Request) -> Slot {
+        self.entries.insert(Entry::unused(*request))
+    }
+
+    /// Tells foresight of a request that has arrived.
+    #[cold]
+    pub(crate) fn observe(&mut self, arrival: &Arrival) {
+        let entry = &mut self.entries[arrival.slot];
+        entry.foreseen = self
+            .foresight
+            .observe(&entry.request, entry.request.arrival);
     }
 
     /// The arrival of a request that is in the book.
@@ -179,56 +250,41 @@ impl Book {
         entry.state = State::Free;
         entry.guarded = false;
         entry.generation = entry.generation.wrapping_add(1);
-        let number = entry.home / 2;
+        let (number, op) = (entry.home / 2, entry.request.op);
         self.entries.free(slot);
         let file = &mut self.files[number];
-        file.live -= 1;
-        if file.live == 0 && !std::mem::replace(&mut self.in_idle[number as usize], true) {
+        file.live[op.index()] -= 1;
+        if file.live == [0; 2] && !std::mem::replace(&mut self.in_idle[number as usize], true) {
             self.idle.push_back(number);
         }
     }
 
-    /// The number of a file; the second value tells whether that number is new, or was another file's.
-    pub(crate) fn file_number(&mut self, id: FileId) -> (u32, bool) {
+    /// The number of a file, if it is known.
+    #[inline]
+    pub(crate) fn file_number(&mut self, id: FileId) -> Option<u32> {
         if let Some((last, number)) = self.last
             && last == id
         {
-            return (number, false);
+            return Some(number);
         }
-        let (number, new) = match self.numbers.get(&id) {
-            Some(&number) => (number, false),
-            None => (self.add_file(id), true),
-        };
+        let number = *self.numbers.get(&id)?;
         self.last = Some((id, number));
-        (number, new)
-    }
-
-    /// Whether there are so many files that what is kept of each is not likely to be in a near cache.
-    #[inline]
-    pub(crate) fn has_many_files(&self) -> bool {
-        self.files.capacity_used() > 512
+        Some(number)
     }
 
     /// The file with this number.
+    #[inline]
     pub(crate) fn file(&mut self, number: u32) -> &mut File {
         &mut self.files[number]
     }
 
-    /// Counts a request into, or out of, an index by offset, for the guard.
-    pub(crate) fn count_indexed(&mut self, slot: Slot, change: i32) {
-        let entry = &self.entries[slot];
-        if entry.guarded {
-            let home = entry.home;
-            let indexed = &mut self.files[home / 2].indexed[home as usize % 2];
-            *indexed = indexed.wrapping_add_signed(change);
-        }
-    }
-
-    fn add_file(&mut self, id: FileId) -> u32 {
+    /// Numbers a file that is not known. The number may have been another's.
+    pub(crate) fn add_file(&mut self, id: FileId) -> u32 {
+        // That other one may be the last.
+        self.last = None;
         let file = File {
             id,
-            live: 0,
-            indexed: [0; 2],
+            live: [0; 2],
             last_end: [0; 2],
             cell: [None, None],
             cell_at: [0; 2],
@@ -257,7 +313,7 @@ impl Book {
         while let Some(number) = self.idle.pop_front() {
             self.in_idle[number as usize] = false;
             let file = &self.files[number];
-            if file.live == 0 {
+            if file.live == [0; 2] {
                 self.numbers.remove(&file.id);
                 return Some(number);
             }
@@ -343,9 +399,12 @@ mod tests {
 
     fn visit(book: &mut Book, file: u64) -> u32 {
         let request = Request::new(RequestId(0), FileId(file), Op::Read, Range::at(0, 1));
-        let (number, _) = book.file_number(request.file);
-        let slot = book.enter(&request, number, Nanos::ZERO).slot;
-        book.strike(slot);
+        let known = book.file_number(request.file);
+        let number = known.unwrap_or_else(|| book.add_file(request.file));
+        book.file(number).arrive(request.op, request.range);
+        let home = home_of(number, request.op);
+        let (arrival, _) = book.enter(&request, home, false, PolicyKind::Noop, Nanos::ZERO);
+        book.strike(arrival.slot);
         number
     }
 

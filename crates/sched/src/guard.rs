@@ -20,8 +20,9 @@
 //! all of them had come and been cancelled. The gate waits for them, and whoever comes next for the gate alone.
 
 use crate::arena::{Arena, NONE};
-use crate::book::{Arrival, Book, Slot, State};
+use crate::book::{Arrival, Book, Slot, State, home_of};
 use crate::offsets::Offsets;
+use crate::settings::PolicyKind;
 use crate::tree::{Forest, Interval, Key};
 use presagio_core::{Nanos, Op, Range, Request, RequestId};
 
@@ -64,20 +65,13 @@ impl Guard {
     pub(crate) fn admit<'a>(
         &mut self,
         book: &mut Book,
-        arrival: Arrival,
+        arrival: &Arrival,
         indexes: impl Iterator<Item = &'a Offsets> + Clone,
     ) -> bool {
-        let Arrival {
+        let &Arrival {
             slot, home, range, ..
         } = arrival;
         let (file, op) = (home / 2, Op::ALL[home as usize % 2]);
-        if range.is_empty() {
-            return true;
-        }
-        book.entries[slot].guarded = true;
-        if self.is_alone(book, file, op) {
-            return true;
-        }
         self.find_blockers(book, file, range, op, indexes.clone());
         if self.blockers.len() > BLOCKERS_MAX {
             self.put_gate(book, file, range, indexes.clone());
@@ -112,19 +106,15 @@ impl Guard {
             (start.min(read.range().start()), end.max(read.range().end()))
         });
         let range = Range::at(start, end - start);
-        let request = Request::new(RequestId(0), book.file(file).id, Op::Write, range);
-        let gate = book.enter(&request, file, Nanos::ZERO).slot;
+        let known = book.file(file);
+        known.live[Op::Write.index()] += 1;
+        let request = Request::new(RequestId(0), known.id, Op::Write, range);
+        let home = home_of(file, Op::Write);
+        let (arrival, _) = book.enter(&request, home, true, PolicyKind::Noop, Nanos::ZERO);
+        let gate = arrival.slot;
         book.entries[gate].state = State::Ghost;
-        book.entries[gate].guarded = true;
         self.find_blockers(book, file, range, Op::Write, indexes);
         self.hold(book, gate);
-    }
-
-    /// Whether there is nothing at all that a request of this operation could conflict with.
-    fn is_alone(&self, book: &mut Book, file: u32, op: Op) -> bool {
-        let [reads, writes] = book.file(file).indexed;
-        let no_writes = self.writes.is_empty() && writes == 0;
-        no_writes && (op == Op::Read || self.reads.is_empty() && reads == 0)
     }
 
     /// Lists a request that is in no policy's index (any more).
@@ -136,8 +126,13 @@ impl Guard {
         let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
         if op == Op::Read {
             let own = Key::new(range.start(), slot);
-            return self.reads.insert(file, own, range.end());
+            self.reads.insert(file, own, range.end());
+            return;
         }
+        self.list_write(file, range, slot);
+    }
+
+    fn list_write(&mut self, file: u32, range: Range, slot: Slot) {
         // What overlaps it here came later, and is the last in line where it does.
         self.find_segments(file, range);
         let segments = std::mem::take(&mut self.segments);
@@ -183,9 +178,9 @@ impl Guard {
         if op == Op::Write {
             self.find_listed_reads(file, range);
         }
-        let queued = book.file(file).indexed;
+        let live = book.file(file).live;
         let conflicting = |other: Op| other == Op::Write || op == Op::Write;
-        let others = Op::ALL.map(|other| conflicting(other) && queued[other.index()] > 0);
+        let others = Op::ALL.map(|other| conflicting(other) && live[other.index()] > 0);
         if others == [false, false] {
             return;
         }
@@ -250,7 +245,8 @@ impl Guard {
         let (file, range, op) = (entry.home / 2, entry.range(), entry.request.op);
         let own = Key::new(range.start(), slot);
         if op == Op::Read {
-            return self.reads.insert(file, own, range.end());
+            self.reads.insert(file, own, range.end());
+            return;
         }
         for segment in std::mem::take(&mut self.segments) {
             self.take_over(file, segment, range);

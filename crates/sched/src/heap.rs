@@ -29,6 +29,7 @@ impl<K: Ord + Copy> KeyedHeap<K> {
     }
 
     /// Whether `member` is in the heap.
+    #[inline]
     pub(crate) fn contains(&self, member: u32) -> bool {
         // An empty heap need not be looked into: with many members, that is a cache miss.
         let place = || self.places.get(member as usize);
@@ -36,19 +37,15 @@ impl<K: Ord + Copy> KeyedHeap<K> {
     }
 
     /// Adds `member`, or changes its key.
+    #[inline(always)]
     pub(crate) fn set(&mut self, member: u32, key: K) {
-        if member as usize >= self.places.len() {
-            self.places.resize(member as usize + 1, NONE);
-        }
-        let place = self.places[member as usize];
-        if place == NONE {
-            self.nodes.push((key, member));
-            self.sift_up(self.nodes.len() - 1);
-        } else {
-            let old = std::mem::replace(&mut self.nodes[place as usize].0, key);
-            if self.nodes.len() > 1 && key != old {
-                self.resift(place as usize);
+        match self.places.get(member as usize) {
+            None => {
+                self.places.resize(member as usize + 1, NONE);
+                self.add(member, key);
             }
+            Some(&NONE) => self.add(member, key),
+            Some(&place) => self.change(place as usize, key),
         }
     }
 
@@ -67,23 +64,41 @@ impl<K: Ord + Copy> KeyedHeap<K> {
         true
     }
 
+    #[inline(always)]
+    fn add(&mut self, member: u32, key: K) {
+        self.nodes.push((key, member));
+        self.sift_up(self.nodes.len() - 1);
+    }
+
+    fn change(&mut self, place: usize, key: K) {
+        let old = std::mem::replace(&mut self.nodes[place].0, key);
+        if self.nodes.len() > 1 && key != old {
+            self.resift(place);
+        }
+    }
+
     fn resift(&mut self, place: usize) {
         if self.sift_up(place) == place {
             self.sift_down(place);
         }
     }
 
+    #[inline(always)]
     fn sift_up(&mut self, mut place: usize) -> usize {
-        let node = self.nodes[place];
+        // As slices, which nothing else can change meanwhile: their lengths are looked up once.
+        let (nodes, places) = (&mut self.nodes[..], &mut self.places[..]);
+        let node = nodes[place];
         while place > 0 {
             let parent = (place - 1) / ARITY;
-            if self.nodes[parent] <= node {
+            if nodes[parent] <= node {
                 break;
             }
-            self.put(place, self.nodes[parent]);
+            nodes[place] = nodes[parent];
+            places[nodes[place].1 as usize] = place as u32;
             place = parent;
         }
-        self.put(place, node);
+        nodes[place] = node;
+        places[node.1 as usize] = place as u32;
         place
     }
 

@@ -12,7 +12,7 @@
 
 use crate::book::{Arrival, Book, Slot, home_of};
 use crate::settings::Settings;
-use crate::tree::{Forest, Key, Place};
+use crate::tree::{Behind, Forest, Key, Place};
 use presagio_core::{Op, Range};
 
 /// How much may leave at once.
@@ -35,6 +35,17 @@ impl Limits {
 /// so that the search for a neighbour is bounded.
 const LOOK_AT: usize = 8;
 
+/// How a request that was entered stands among those of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// The queue was empty.
+    First,
+    /// There are others, and one of them may follow it without a gap.
+    Followed,
+    /// There are others, and none follows it without a gap.
+    Among,
+}
+
 /// The queues of one policy, numbered by file and operation. An entry's name is the request's slot.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
@@ -42,42 +53,34 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    /// Enters a queued request; whether there may be one that follows it without a gap.
-    pub(crate) fn insert(&mut self, book: &mut Book, arrival: Arrival) -> bool {
-        let Arrival {
-            slot,
-            home: queue,
-            range,
-            ..
-        } = arrival;
-        let own = Key::new(range.start(), slot);
-        let place = self.queues.seek(queue, own);
-        let next = self.queues.at(place);
-        self.queues.insert_at(queue, place, own, range.end());
-        book.count_indexed(slot, 1);
-        next.is_some_and(|(key, _)| key.offset <= range.end())
-    }
-
-    /// See [`crate::policy::Policy::touch`].
-    pub(crate) fn touch(&self, queue: u32) {
-        self.queues.touch(queue);
+    /// Enters a queued request.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, arrival: &Arrival) -> Entered {
+        let (home, range) = (arrival.home, arrival.range);
+        let own = Key::new(range.start(), arrival.slot);
+        match self.queues.insert(home, own, range.end()) {
+            Behind::Alone => Entered::First,
+            Behind::Offset(offset) if offset <= range.end() => Entered::Followed,
+            _ => Entered::Among,
+        }
     }
 
     /// Takes a request out of its queue.
-    pub(crate) fn remove(&mut self, book: &mut Book, slot: Slot) {
+    pub(crate) fn remove(&mut self, book: &Book, slot: Slot) {
         let removed = self.remove_if_there(book, slot);
         debug_assert!(removed, "request {slot} is not in its queue");
     }
 
     /// Takes a request out of its queue, if it was entered; whether it was.
-    pub(crate) fn remove_if_there(&mut self, book: &mut Book, slot: Slot) -> bool {
+    pub(crate) fn remove_if_there(&mut self, book: &Book, slot: Slot) -> bool {
         let entry = &book.entries[slot];
-        let (queue, start) = (entry.home, entry.range().start());
-        let removed = self.queues.remove(queue, Key::new(start, slot));
-        if removed {
-            book.count_indexed(slot, -1);
-        }
-        removed
+        let own = Key::new(entry.range().start(), slot);
+        self.queues.remove(entry.home, own)
+    }
+
+    /// Whether nothing is queued in `queue`.
+    pub(crate) fn is_empty(&self, queue: u32) -> bool {
+        self.queues.is_bare(queue)
     }
 
     /// Adds to `found` the requests of this operation that overlap `range`.

@@ -16,8 +16,8 @@ use crate::guard::Guard;
 use crate::overdue::Overdue;
 use crate::policy::{self, Choice, Policy};
 use crate::settings::{PolicyKind, Settings, SettingsError};
-use crate::stats::{Block, CellKey, Counters, Statistics};
-use presagio_core::{Nanos, Op, QueueId, Request};
+use crate::stats::{Block, Counters, Statistics};
+use presagio_core::{FileId, Nanos, Op, QueueId, Request};
 use std::sync::Arc;
 
 /// Why a request was not accepted.
@@ -164,28 +164,26 @@ impl Scheduler {
                 queues,
             });
         }
-        let (file, new) = self.book.file_number(request.file);
-        if new {
-            self.forget(file);
-        }
-        if self.book.has_many_files()
-            && let Some(lane) = self.lanes.last()
-        {
-            lane.policy.touch(home_of(file, request.op));
-        }
-        self.count_arrival(file, &request);
-        let arrival = self.book.enter(&request, file, now);
-        let slot = arrival.slot;
+        let number = match self.book.file_number(request.file) {
+            Some(number) => number,
+            None => self.add_file(request.file),
+        };
+        let (home, kind) = (home_of(number, request.op), self.settings.policy);
+        let file = self.book.file(number);
+        let guarded = self.settings.guard && !request.range.is_empty();
+        let free = !guarded || file.is_free_for(request.op);
+        let distance = file.arrive(request.op, request.range);
+        let (cell, at) = file.cell(&mut self.counters, request.op, request.queue, kind);
+        cell.arrived(at, request.range.len(), distance);
+        let (arrival, ticket) = self.book.enter(&request, home, guarded, kind, now);
         if !self.book.foresight.is_empty() {
-            let foreseen = self.book.foresight.observe(&request, now);
-            self.book.entries[slot].foreseen = foreseen;
+            self.book.observe(&arrival);
         }
         self.queued += 1;
-        if !self.settings.guard || self.admit(arrival) {
-            self.enqueue(arrival, now);
+        if free || self.admit(&arrival) {
+            self.enqueue(&arrival, now);
         }
-        let generation = self.book.entries[slot].generation;
-        Ok(Ticket { slot, generation })
+        Ok(ticket)
     }
 
     /// What to do now.
@@ -337,27 +335,34 @@ impl Scheduler {
         (entry.generation == ticket.generation && entry.state == state).then_some(ticket.slot)
     }
 
-    fn forget(&mut self, file: u32) {
+    /// The number of a file that is not known; it may have been another's.
+    #[cold]
+    fn add_file(&mut self, id: FileId) -> u32 {
+        let file = self.book.add_file(id);
         for lane in &mut self.lanes {
             for op in Op::ALL {
                 lane.policy.forget(home_of(file, op));
             }
         }
+        file
     }
 
-    fn admit(&mut self, arrival: Arrival) -> bool {
+    #[inline(never)]
+    fn admit(&mut self, arrival: &Arrival) -> bool {
         let indexes = self.lanes.iter().filter_map(|l| l.policy.offsets());
-        self.guard.admit(&mut self.book, arrival, indexes)
+        let free = self.guard.admit(&mut self.book, arrival, indexes);
+        if !free {
+            self.book.entries[arrival.slot].state = State::Held;
+        }
+        free
     }
 
     /// Gives a request that is free to go to the current policy.
-    fn enqueue(&mut self, arrival: Arrival, now: Nanos) {
+    #[inline(always)]
+    fn enqueue(&mut self, arrival: &Arrival, now: Nanos) {
         let Some(lane) = self.lanes.last_mut() else {
             unreachable!("there is always a lane");
         };
-        let entry = &mut self.book.entries[arrival.slot];
-        entry.state = State::Queued;
-        entry.lane = lane.kind;
         let indexed = lane.policy.push(&mut self.book, arrival, now);
         if !indexed {
             self.guard.list(&mut self.book, arrival.slot);
@@ -374,7 +379,9 @@ impl Scheduler {
         self.guard.release(&mut self.book, slot, &mut freed);
         self.book.strike(slot);
         for slot in freed.drain(..) {
-            self.enqueue(self.book.arrival(slot), now);
+            let entry = &mut self.book.entries[slot];
+            (entry.state, entry.lane) = (State::Queued, self.settings.policy);
+            self.enqueue(&self.book.arrival(slot), now);
         }
         self.freed = freed;
     }
@@ -469,38 +476,10 @@ impl Scheduler {
         }
     }
 
-    fn count_arrival(&mut self, file: u32, request: &Request) {
-        let kind = self.settings.policy;
-        let last_end = &mut self.book.file(file).last_end[request.op.index()];
-        let distance = request.range.start().abs_diff(*last_end);
-        *last_end = request.range.end();
-        let (cell, at) = self.cell(file, request.op, request.queue, kind);
-        cell.arrived(at, request.range.len(), distance);
-    }
-
     fn cell_of(&mut self, slot: Slot, kind: PolicyKind) -> (&Block, u8) {
         let entry = &self.book.entries[slot];
         let (file, op, queue) = (entry.home / 2, entry.request.op, entry.request.queue);
-        self.cell(file, op, queue, kind)
-    }
-
-    /// The statistics cell of a file; most requests use the one that the last request used.
-    fn cell(&mut self, file: u32, op: Op, queue: QueueId, policy: PolicyKind) -> (&Block, u8) {
-        let at = op.index();
         let file = self.book.file(file);
-        let same = (file.cell_queue[at], file.cell_policy[at]) == (queue, policy);
-        if !same || file.cell[at].is_none() {
-            let key = CellKey {
-                file: Some(file.id),
-                op,
-                queue,
-                policy,
-            };
-            let cell = self.counters.cell(key);
-            (file.cell[at], file.cell_at[at]) = (Some(cell.block), cell.at);
-            (file.cell_queue[at], file.cell_policy[at]) = (queue, policy);
-        }
-        let cell = file.cell[at].as_ref().expect("set above");
-        (cell, file.cell_at[at])
+        file.cell(&mut self.counters, op, queue, kind)
     }
 }

@@ -154,15 +154,15 @@ pub(crate) struct Cell {
 /// Cells side by side: what most arrivals touch is one cache line per cell, next to its neighbours'.
 #[derive(Debug)]
 pub(crate) struct Block {
-    hot: Box<[HotCell]>,
+    hot: [HotCell; BLOCK],
     cold: Box<[ColdCell]>,
 }
 
 impl Default for Block {
-    /// Made on the heap, cell by cell: a whole block is too large for a small stack.
+    /// The cold cells are made on the heap, one by one: all are too large for a small stack.
     fn default() -> Self {
         Block {
-            hot: (0..BLOCK).map(|_| HotCell::default()).collect(),
+            hot: std::array::from_fn(|_| HotCell::default()),
             cold: (0..BLOCK).map(|_| ColdCell::default()).collect(),
         }
     }
@@ -196,9 +196,9 @@ impl Block {
     #[inline]
     pub(crate) fn arrived(&self, at: u8, size: u64, distance: u64) {
         let at = at as usize % BLOCK;
-        let (hot, cold) = (&self.hot[at], &self.cold[at]);
-        hot.sizes.record(size, &cold.size_buckets);
-        hot.distances.record(distance, &cold.distance_buckets);
+        let (hot, cold) = (&self.hot[at], || &self.cold[at]);
+        hot.sizes.record(size, || &cold().size_buckets);
+        hot.distances.record(distance, || &cold().distance_buckets);
     }
 
     pub(crate) fn dispatched_batch(&self, at: u8, requests: u64, bytes: u64) {
@@ -274,14 +274,14 @@ const RUN_BITS: u32 = 56;
 
 impl Recent {
     #[inline]
-    fn record(&self, value: u64, buckets: &Buckets) {
+    fn record<'a>(&self, value: u64, buckets: impl Fn() -> &'a Buckets) {
         self.extent.record(value);
         let bucket = Histogram::bucket_of(value) as u64;
         let run = self.run.load(Relaxed);
         if run >> RUN_BITS == bucket {
             self.run.store(run + 1, Relaxed);
         } else {
-            buckets.add(run);
+            buckets().add(run);
             self.run.store(bucket << RUN_BITS | 1, Release);
         }
     }

@@ -52,6 +52,17 @@ impl Key {
 /// An entry: its key and its end.
 pub(crate) type Interval = (Key, u64);
 
+/// What stands behind an entry that was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Nothing: it is the tree's only entry.
+    Alone,
+    /// Nothing: it is the last.
+    Nothing,
+    /// An entry with this offset.
+    Offset(u64),
+}
+
 /// Three arrays, so that a search touches only offsets; the first of them share a cache line with the length.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -85,8 +96,8 @@ pub(crate) struct Place {
     tree: u32,
 }
 
-/// A tree: nothing if its root is NONE; one entry, of the name `root`, if its height is SOLE; a leaf if that is
-/// 0; else an inner node.
+/// A tree. If its height is SOLE it is one entry, of the name `root`, or nothing if that is NONE; if its height
+/// is 0 the root is a leaf, else an inner node.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
     root: u32,
@@ -120,7 +131,7 @@ impl Default for Tree {
     fn default() -> Self {
         Tree {
             root: NONE,
-            height: 0,
+            height: SOLE,
             bound: 0,
             end: 0,
         }
@@ -144,14 +155,9 @@ impl Forest {
         self.len == 0
     }
 
-    /// Begins to load a tree's first node: loads whose values nobody waits for.
-    #[inline]
-    pub(crate) fn touch(&self, tree: u32) {
-        let Tree { root, height, .. } = self.tree(tree);
-        if height == 0 && root != NONE {
-            let leaf = &self.leaves[root];
-            std::hint::black_box((leaf.len, leaf.offsets[WIDTH / 2], leaf.ends[WIDTH / 2]));
-        }
+    /// Whether this tree has no entry.
+    pub(crate) fn is_bare(&self, tree: u32) -> bool {
+        self.tree(tree).root == NONE
     }
 
     /// Finds the place of the first entry of `tree` whose key is at least `key`.
@@ -163,13 +169,9 @@ impl Forest {
             bound,
             end: _,
         } = self.tree(tree);
-        if root == NONE {
-            let (leaf, at) = (NONE, 0);
-            return Place { leaf, at, tree };
-        }
         if height == SOLE {
-            let at = (Key::new(bound, root) < key) as u32;
-            let leaf = SOLE;
+            let leaf = if root == NONE { NONE } else { SOLE };
+            let at = (root != NONE && Key::new(bound, root) < key) as u32;
             return Place { leaf, at, tree };
         }
         let behind_all = key.offset > bound;
@@ -271,10 +273,23 @@ impl Forest {
         self.at(place)
     }
 
-    /// Adds an entry. The key must not be there yet.
-    pub(crate) fn insert(&mut self, tree: u32, key: Key, end: u64) {
+    /// Adds an entry and returns the offset of the one behind it. The key must not be there yet.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, tree: u32, key: Key, end: u64) -> Behind {
+        let planted = self.trees.at_mut(tree);
+        if planted.root == NONE {
+            *planted = Tree::sole(key, end);
+            self.len += 1;
+            return Behind::Alone;
+        }
+        self.insert_among(tree, key, end)
+    }
+
+    fn insert_among(&mut self, tree: u32, key: Key, end: u64) -> Behind {
         let place = self.seek(tree, key);
+        let next = self.at(place);
         self.insert_at(tree, place, key, end);
+        next.map_or(Behind::Nothing, |(key, _)| Behind::Offset(key.offset))
     }
 
     /// Adds an entry at the place that `seek(tree, key)` has just returned.
@@ -388,6 +403,7 @@ impl Forest {
             .find_map(|i| self.find_below(inner.children[i], height - 1, from, before, beyond))
     }
 
+    #[inline]
     fn tree(&self, tree: u32) -> Tree {
         self.trees.get(tree).copied().unwrap_or_default()
     }
@@ -907,7 +923,9 @@ mod tests {
     #[test]
     fn appending_fills_leaves() {
         let mut forest = Forest::default();
-        (0..100_000).for_each(|k| forest.insert(0, Key::from(k), k));
+        for k in 0..100_000 {
+            forest.insert(0, Key::from(k), k);
+        }
         assert_eq!(forest.check(0), 100_000);
         assert!(forest.leaves.capacity_used() as usize <= 100_000 / WIDTH + 1);
     }

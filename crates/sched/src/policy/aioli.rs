@@ -9,7 +9,7 @@
 //! The published algorithm repeats steps until some front can be served. Since nothing happens in between,
 //! we go to that step directly: a heap tells which queue becomes ready first.
 
-use super::quanta::QuantaQueues;
+use super::quanta::{Due, QuantaQueues};
 use super::{Choice, Policy};
 use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
@@ -55,24 +55,23 @@ impl Aioli {
 
     /// Puts a queue where it belongs: ready, growing, or in neither if it is empty or waits.
     fn place(&mut self, home: u32) {
-        let oldest = self.queues.oldest(home);
-        if oldest.is_none() {
-            self.queues.waits.end(home);
-        }
-        let Some(oldest) = oldest.filter(|_| !self.queues.waits.contains(home)) else {
-            self.ready.remove(home);
-            self.growing.remove(home);
-            return;
-        };
-        match self.queues.steps_to_ready(home, self.step) {
-            1 => {
-                self.growing.remove(home);
-                self.ready.set(home, oldest);
-            }
-            steps => {
+        match self.queues.due(home, self.step) {
+            None => {
                 self.ready.remove(home);
-                self.growing.set(home, self.step.saturating_add(steps));
+                self.growing.remove(home);
             }
+            Some(due) => self.place_due(home, due),
+        }
+    }
+
+    #[inline]
+    fn place_due(&mut self, home: u32, due: Due) {
+        if due.steps == 1 {
+            self.growing.remove(home);
+            self.ready.set(home, due.oldest);
+        } else {
+            self.ready.remove(home);
+            self.growing.set(home, self.step.saturating_add(due.steps));
         }
     }
 
@@ -132,11 +131,9 @@ impl Aioli {
 }
 
 impl Policy for Aioli {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
-        let Arrival { slot, home, .. } = arrival;
-        let changed = self.queues.push(book, arrival, self.step);
-        if self.queues.waits.arrived(book, home, slot, now) || changed {
-            self.place(home);
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, now: Nanos) -> bool {
+        if let Some(due) = self.queues.push(book, arrival, self.step, now) {
+            self.place_due(arrival.home, due);
         }
         true
     }
@@ -202,10 +199,6 @@ impl Policy for Aioli {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.queues.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.queues.touch(home);
     }
 
     fn len(&self) -> usize {

@@ -5,10 +5,9 @@
 //! empty leaves the ring.
 
 use super::{Choice, Policy};
-use crate::arena::Table;
 use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
-use crate::offsets::{Limits, Offsets};
+use crate::offsets::{Entered, Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::Nanos;
 
@@ -16,8 +15,6 @@ use presagio_core::Nanos;
 #[derive(Debug)]
 pub(crate) struct Hbrr {
     offsets: Offsets,
-    /// The requests of each queue.
-    requests: Table<u32>,
     /// The ring: queues by the moment (a counter) at which they went to its back.
     ring: KeyedHeap<u64>,
     next_place: u64,
@@ -32,7 +29,6 @@ impl Hbrr {
     pub(crate) fn new(settings: &Settings) -> Hbrr {
         Hbrr {
             offsets: Offsets::default(),
-            requests: Table::default(),
             ring: KeyedHeap::default(),
             next_place: 0,
             turn: None,
@@ -53,7 +49,7 @@ impl Hbrr {
             Some((queue, left)) if queue == home => left.min(self.quantum),
             _ => self.quantum,
         };
-        if self.requests[home] == 0 {
+        if self.offsets.is_empty(home) {
             self.turn = None;
         } else if left > 1 {
             self.turn = Some((home, left - 1));
@@ -68,8 +64,7 @@ impl Hbrr {
             let home = book.entries[slot].home;
             self.offsets.remove(book, slot);
             self.len -= 1;
-            self.requests[home] -= 1;
-            if self.requests[home] == 0 {
+            if self.offsets.is_empty(home) {
                 self.ring.remove(home);
                 self.turn = self.turn.filter(|turn| turn.0 != home);
             }
@@ -78,14 +73,10 @@ impl Hbrr {
 }
 
 impl Policy for Hbrr {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
-        let home = arrival.home;
-        self.offsets.insert(book, arrival);
+    fn push(&mut self, _book: &mut Book, arrival: &Arrival, _now: Nanos) -> bool {
         self.len += 1;
-        let requests = self.requests.at_mut(home);
-        *requests += 1;
-        if *requests == 1 {
-            self.move_back(home);
+        if self.offsets.insert(arrival) == Entered::First {
+            self.move_back(arrival.home);
         }
         true
     }
@@ -123,10 +114,6 @@ impl Policy for Hbrr {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.offsets.touch(home);
     }
 
     fn len(&self) -> usize {

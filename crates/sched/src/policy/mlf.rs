@@ -28,27 +28,18 @@ impl Mlf {
     }
 
     fn place(&mut self, home: u32) {
-        if self.queues.oldest(home).is_none() {
-            self.queues.waits.end(home);
-            self.turns.leave(home);
-        } else if self.queues.waits.contains(home) {
-            self.turns.leave(home);
-        } else {
-            let visits = self
-                .queues
-                .steps_to_ready(home, self.turns.last_visit(home));
-            self.turns.serve_after(home, visits);
+        match self.queues.due(home, self.turns.last_visit(home)) {
+            None => self.turns.leave(home),
+            Some(due) => self.turns.serve_after(home, due.steps),
         }
     }
 }
 
 impl Policy for Mlf {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
-        let Arrival { slot, home, .. } = arrival;
-        let step = self.turns.last_visit(home);
-        let changed = self.queues.push(book, arrival, step);
-        if self.queues.waits.arrived(book, home, slot, now) || changed {
-            self.place(home);
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, now: Nanos) -> bool {
+        let step = self.turns.last_visit(arrival.home);
+        if let Some(due) = self.queues.push(book, arrival, step, now) {
+            self.turns.serve_after(arrival.home, due.steps);
         }
         true
     }
@@ -102,10 +93,6 @@ impl Policy for Mlf {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.queues.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.queues.touch(home);
     }
 
     fn len(&self) -> usize {

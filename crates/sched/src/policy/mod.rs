@@ -37,7 +37,7 @@ pub(crate) enum Choice {
 /// A scheduling policy. `out` is always empty when passed in, and receives slots in offset order.
 pub(crate) trait Policy: Debug + Send {
     /// Takes a request that is free to go; whether it has entered it in its index by offset.
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool;
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, now: Nanos) -> bool;
 
     /// Chooses what to dispatch, and removes it from its queues.
     fn next(&mut self, book: &mut Book, now: Nanos, out: &mut Vec<Slot>) -> Choice;
@@ -66,10 +66,6 @@ pub(crate) trait Policy: Debug + Send {
     fn offsets(&self) -> Option<&Offsets> {
         None
     }
-
-    /// A request of this home is about to be pushed, and there are many files. Begins to load what that will
-    /// need, so that the loads overlap with what comes before.
-    fn touch(&self, _home: u32) {}
 
     /// How many requests it has.
     fn len(&self) -> usize;

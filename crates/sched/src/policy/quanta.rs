@@ -18,10 +18,9 @@ use super::BYTES_COUNTED_MAX;
 use super::waits::Waits;
 use crate::arena::Table;
 use crate::book::{Arrival, Book, Slot, State};
-use crate::offsets::{Limits, Offsets};
+use crate::offsets::{Entered, Limits, Offsets};
 use crate::settings::Settings;
 use presagio_core::Nanos;
-use smallvec::SmallVec;
 
 /// The queues of aIOLi or MLF, numbered by file and operation.
 #[derive(Debug)]
@@ -37,22 +36,25 @@ pub(crate) struct QuantaQueues {
     len: usize,
 }
 
+/// What an arrival touches comes first, side by side.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Queue {
-    requests: u32,
-    /// The lowest virtual requests, the front last. Every request of the queue that is in none of them
-    /// starts behind the first of them.
-    fronts: SmallVec<[Front; FRONTS_MAX]>,
     /// The sum of all growths, up to the step `counted`.
     given: u64,
     counted: u64,
     /// What quanta grow by at each step; 0 until first used.
     growth: u64,
+    requests: u32,
     /// The last batch.
+    last_requests: u32,
     last_start: u64,
     last_end: u64,
-    last_requests: u32,
+    /// The lowest virtual request, none if the queue is empty, and the one behind it if that is known too: one
+    /// that was long in the making is not lost when a single request comes to stand before it. Every request
+    /// of the queue that is in neither starts behind the start of the last of them.
+    front: Option<Front>,
+    second: Option<Front>,
     /// Where the next batch should lie if no request was late; set when a batch lay before the last.
     shift: Option<u64>,
 }
@@ -72,9 +74,14 @@ struct Front {
     oldest: u64,
 }
 
-/// How many virtual requests of a queue are kept. Two: one that was long in the making is not lost when a
-/// single request comes to stand before it.
-const FRONTS_MAX: usize = 2;
+/// What decides about a queue's turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    /// After how many more steps its front can be served: at least one.
+    pub steps: u64,
+    /// The arrival number of the oldest request in the front.
+    pub oldest: u64,
+}
 
 /// A batch that has left.
 #[derive(Clone, Copy, Debug)]
@@ -130,34 +137,48 @@ impl QuantaQueues {
         }
     }
 
-    /// See [`super::Policy::touch`].
-    pub(crate) fn touch(&self, home: u32) {
-        self.offsets.touch(home);
-        let queue = self.queues.get(home);
-        std::hint::black_box(queue.map(|q| (q.given, q.fronts.len())));
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a request at step `step`; whether the front of its queue changed.
-    pub(crate) fn push(&mut self, book: &mut Book, arrival: Arrival, step: u64) -> bool {
-        let home = arrival.home;
-        let followed = self.offsets.insert(book, arrival);
+    /// Adds a request at step `step`; when the front of its queue can be served, if that may have changed.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        book: &mut Book,
+        arrival: &Arrival,
+        step: u64,
+        now: Nanos,
+    ) -> Option<Due> {
+        let entered = self.offsets.insert(arrival);
         self.len += 1;
-        let queue = self.queues.at_mut(home);
+        let queue = self.queues.at_mut(arrival.home);
         if queue.growth == 0 {
             queue.growth = self.quantum;
         }
         queue.count_to(step);
         queue.requests += 1;
         book.entries[arrival.slot].word = queue.given;
+        if entered == Entered::First {
+            // An empty queue does not wait.
+            let front = queue.front.insert(Front::new(arrival, queue.given));
+            return Some(front.due(queue.given, queue.growth));
+        }
+        let home = arrival.home;
+        let changed = self.add_to_fronts(book, arrival, entered);
+        let over = self.waits.arrived(book, home, arrival.slot, now);
+        (changed || over).then(|| self.due(home, step)).flatten()
+    }
+
+    /// Adds a request to the virtual requests that are kept; whether the front changed.
+    fn add_to_fronts(&mut self, book: &Book, arrival: &Arrival, entered: Entered) -> bool {
+        let home = arrival.home;
+        let queue = &mut self.queues[home];
         let added = queue.add(Front::new(arrival, queue.given), self.limits);
-        if added == Added::Last && followed {
+        if added == Added::Last && entered == Entered::Followed {
             self.extend_last(book, home);
         }
-        added != Added::Behind && (added == Added::Front || self.queues[home].fronts.len() == 1)
+        added != Added::Behind && (added == Added::Front || self.queues[home].second.is_none())
     }
 
     /// Removes a request that was cancelled.
@@ -169,7 +190,7 @@ impl QuantaQueues {
         let alone = self.offsets.is_free(home, arrival.range);
         let queue = &mut self.queues[home];
         queue.requests -= 1;
-        queue.drop_from_fronts(Front::new(arrival, word), alone);
+        queue.drop_from_fronts(Front::new(&arrival, word), alone);
         self.find_front(book, home);
     }
 
@@ -184,30 +205,28 @@ impl QuantaQueues {
         self.len -= out.len();
         let queue = &mut self.queues[home];
         queue.requests -= out.len() as u32;
-        queue.fronts.clear();
+        queue.forget_fronts();
         self.find_front(book, home);
     }
 
     /// The arrival number of the oldest request in the queue's front; none if the queue is empty.
     pub(crate) fn oldest(&self, home: u32) -> Option<u64> {
-        Some(self.queues[home].fronts.last()?.oldest)
+        Some(self.queues[home].front.as_ref()?.oldest)
     }
 
-    /// After how many more steps than `step` the front can be served: at least one.
-    pub(crate) fn steps_to_ready(&mut self, home: u32, step: u64) -> u64 {
+    /// When the front can be served, seen from `step`; none if the queue is empty, which ends its wait, or
+    /// waits.
+    pub(crate) fn due(&mut self, home: u32, step: u64) -> Option<Due> {
         let queue = &mut self.queues[home];
         queue.count_to(step);
-        let Some(front) = queue.fronts.last() else {
-            return u64::MAX;
+        let Some(front) = &queue.front else {
+            self.waits.end(home);
+            return None;
         };
-        let lacking = front.bytes().saturating_sub(front.quantum(queue.given));
-        let growth = queue.growth.saturating_mul(front.requests.into());
-        // The division is for the few that need more than one step.
-        if lacking <= growth {
-            1
-        } else {
-            lacking.div_ceil(growth)
+        if self.waits.contains(home) {
+            return None;
         }
+        Some(front.due(queue.given, queue.growth))
     }
 
     /// Whether the queue, selected now, should rather wait; if so the wait begins.
@@ -218,7 +237,7 @@ impl QuantaQueues {
     /// it. Either waits once.
     pub(crate) fn suspects_more(&mut self, home: u32, now: Nanos) -> bool {
         let queue = &mut self.queues[home];
-        let Some(front) = queue.fronts.last() else {
+        let Some(front) = &queue.front else {
             return false;
         };
         let wait = match queue.shift.take() {
@@ -265,11 +284,11 @@ impl QuantaQueues {
         let queue = &mut self.queues[home];
         queue.count_to(step);
         queue.requests -= out.len() as u32;
-        let kept = queue.fronts.pop();
+        let kept = std::mem::replace(&mut queue.front, queue.second.take());
         let what = |f: &Front| (f.end, f.requests, f.bases);
         if kept.is_some_and(|kept| what(&kept) != what(&front)) {
             // Other requests have left than it promised: what remains comes before the others.
-            queue.fronts.clear();
+            queue.forget_fronts();
         }
         queue.remember(&front);
         let bytes = front.bytes();
@@ -284,7 +303,7 @@ impl QuantaQueues {
 
     /// Whether the front continues at `end` and fits into `bytes`.
     pub(crate) fn continues(&self, home: u32, end: u64, bytes: u64) -> bool {
-        let front = self.queues.get(home).and_then(|q| q.fronts.last());
+        let front = self.queues.get(home).and_then(|q| q.front.as_ref());
         front.is_some_and(|f| f.start == end && f.bytes() <= bytes)
     }
 
@@ -311,7 +330,7 @@ impl QuantaQueues {
     /// Collects the requests of the front into `out` and returns it as they really are.
     fn collect_front(&mut self, book: &Book, home: u32, out: &mut Vec<Slot>) -> Front {
         if !self.front(home).is_there(book) {
-            self.queues[home].fronts.clear();
+            self.queues[home].forget_fronts();
             self.find_front(book, home);
         }
         let front = self.front(home);
@@ -331,7 +350,7 @@ impl QuantaQueues {
     }
 
     fn front(&self, home: u32) -> &Front {
-        let front = self.queues[home].fronts.last();
+        let front = self.queues[home].front.as_ref();
         front.expect("a queue with requests has a front")
     }
 
@@ -341,11 +360,11 @@ impl QuantaQueues {
         if queue.requests == 0 {
             // The numbers start again from 0, so that they stay small.
             queue.given = 0;
-            queue.fronts.clear();
-        } else if queue.fronts.is_empty() {
+            queue.forget_fronts();
+        } else if queue.front.is_none() {
             let first = self.offsets.first(book, home);
             let first = first.expect("the queue has requests");
-            queue.fronts.push(Front::of(book, first));
+            queue.front = Some(Front::of(book, first));
             self.extend_last(book, home);
         }
     }
@@ -353,10 +372,11 @@ impl QuantaQueues {
     /// Adds to the highest virtual request that is kept what follows it without a gap.
     fn extend_last(&mut self, book: &Book, home: u32) {
         let limits = self.limits;
-        let front = &mut self.queues[home].fronts[0];
-        if front.start < front.end {
-            self.offsets.chain(book, home, front.end, |next| {
-                front.append(&Front::of(book, next), limits)
+        let Queue { front, second, .. } = &mut self.queues[home];
+        let last = second.as_mut().or(front.as_mut());
+        if let Some(last) = last.filter(|l| l.start < l.end) {
+            self.offsets.chain(book, home, last.end, |next| {
+                last.append(&Front::of(book, next), limits)
             });
         }
     }
@@ -373,12 +393,6 @@ enum Added {
     Behind,
 }
 
-impl Added {
-    fn at_front(front: bool) -> Added {
-        if front { Added::Front } else { Added::Behind }
-    }
-}
-
 impl Queue {
     /// Brings `given` up to the step.
     fn count_to(&mut self, step: u64) {
@@ -391,64 +405,53 @@ impl Queue {
 
     /// Adds a new request to the virtual requests that are kept, if it belongs among them.
     fn add(&mut self, mut new: Front, limits: Limits) -> Added {
-        let Some(last) = self.fronts.first_mut() else {
-            self.fronts.push(new);
-            return Added::Front;
-        };
+        let Queue { front, second, .. } = self;
+        let front = front.as_mut().expect("there were requests");
+        let last = second.as_mut().unwrap_or(front);
         if new.start >= last.start {
-            let grown = last.end == new.start && last.append(&new, limits);
+            let grown = last.append(&new, limits);
             return if grown { Added::Last } else { Added::Behind };
         }
-        let above = self.fronts.iter().rposition(|f| f.start > new.start);
-        let above = above.expect("the last one is above");
-        let front = self.fronts.len() - 1;
-        if let Some(below) = self.fronts.get_mut(above + 1)
-            && below.end == new.start
-            && below.append(&new, limits)
-        {
-            self.join(above, limits);
-            return Added::at_front(above + 1 == front);
+        let Some(upper) = second.as_mut().filter(|_| new.start >= front.start) else {
+            let grown = new.append(front, limits);
+            let old = std::mem::replace(front, new);
+            if !grown {
+                // What the second one stood for starts behind those that are kept.
+                *second = Some(old);
+            }
+            return Added::Front;
+        };
+        if front.append(&new, limits) {
+            if front.append(upper, limits) {
+                *second = None;
+            }
+            return Added::Front;
         }
-        if new.end == self.fronts[above].start && new.append(&self.fronts[above], limits) {
-            self.fronts[above] = new;
-            return Added::at_front(above == front);
-        }
-        if self.fronts.len() < FRONTS_MAX {
-            self.fronts.insert(above + 1, new);
-        } else {
-            // The last one makes room; what it stood for starts behind those that are kept.
-            self.fronts[..=above].rotate_left(1);
-            self.fronts[above] = new;
-        }
-        Added::at_front(above == front)
+        new.append(upper, limits);
+        *upper = new;
+        Added::Behind
     }
 
     /// Takes a request out of the virtual requests that are kept. If it was `alone`, that is if no other
     /// request overlaps it, it was part of the one that covers it, and the last part simply leaves it. In
     /// all other cases they are forgotten, to be put together again.
     fn drop_from_fronts(&mut self, gone: Front, alone: bool) {
-        let covers = |f: &Front| f.start <= gone.start && gone.end <= f.end;
-        let Some(at) = self.fronts.iter().position(covers) else {
+        let mut fronts = self.second.iter_mut().chain(&mut self.front);
+        let Some(front) = fronts.find(|f| f.start <= gone.start && gone.end <= f.end) else {
             return;
         };
-        let front = &mut self.fronts[at];
         let last = gone.end == front.end && gone.start > front.start;
         if alone && last && gone.oldest != front.oldest {
             front.end = gone.start;
             front.requests -= 1;
             front.bases = front.bases.wrapping_sub(gone.bases);
         } else {
-            self.fronts.clear();
+            self.forget_fronts();
         }
     }
 
-    /// Joins the virtual request at `above` to the one below it if they touch now.
-    fn join(&mut self, above: usize, limits: Limits) {
-        let upper = self.fronts[above].clone();
-        let lower = &mut self.fronts[above + 1];
-        if lower.end == upper.start && lower.append(&upper, limits) {
-            self.fronts.remove(above);
-        }
+    fn forget_fronts(&mut self) {
+        (self.front, self.second) = (None, None);
     }
 
     /// Remembers a batch for the waits: a batch before the last one suggests a shift.
@@ -464,10 +467,10 @@ impl Queue {
 
 impl Front {
     fn of(book: &Book, slot: Slot) -> Front {
-        Front::new(book.arrival(slot), book.entries[slot].word)
+        Front::new(&book.arrival(slot), book.entries[slot].word)
     }
 
-    fn new(arrival: Arrival, base: u64) -> Front {
+    fn new(arrival: &Arrival, base: u64) -> Front {
         Front {
             first: arrival.slot,
             first_seq: arrival.seq,
@@ -495,10 +498,25 @@ impl Front {
             .wrapping_sub(self.bases)
     }
 
-    /// Adds what follows directly, unless one of them is empty or the limits forbid it.
+    /// When it can be served.
+    #[inline]
+    fn due(&self, given: u64, growth: u64) -> Due {
+        let lacking = self.bytes().saturating_sub(self.quantum(given));
+        let growth = growth.saturating_mul(self.requests.into());
+        // The division is for the few that need more than one step.
+        let steps = if lacking <= growth {
+            1
+        } else {
+            lacking.div_ceil(growth)
+        };
+        let oldest = self.oldest;
+        Due { steps, oldest }
+    }
+
+    /// Adds what follows directly, unless it does not, one of them is empty or the limits forbid it.
     fn append(&mut self, next: &Front, limits: Limits) -> bool {
-        debug_assert_eq!(self.end, next.start);
-        let fits = self.start < self.end
+        let fits = self.end == next.start
+            && self.start < self.end
             && next.start < next.end
             && (self.requests + next.requests) as usize <= limits.requests
             && next.end - self.start <= limits.bytes;

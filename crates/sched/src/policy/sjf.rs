@@ -8,7 +8,7 @@ use super::{Choice, Policy};
 use crate::arena::Table;
 use crate::book::{Arrival, Book, Slot};
 use crate::heap::KeyedHeap;
-use crate::offsets::{Limits, Offsets};
+use crate::offsets::{Entered, Limits, Offsets};
 use crate::policy::waits::Waits;
 use crate::settings::Settings;
 use presagio_core::Nanos;
@@ -17,7 +17,8 @@ use presagio_core::Nanos;
 #[derive(Debug)]
 pub(crate) struct Sjf {
     offsets: Offsets,
-    queues: Table<Queue>,
+    /// The bytes of each queue. Wide, because a single request may be of almost 2⁶⁴.
+    bytes: Table<u128>,
     /// The queues that can be served, by their bytes or fewer.
     shortest: KeyedHeap<u64>,
     /// The queues that are held back because foresight expects more.
@@ -26,25 +27,11 @@ pub(crate) struct Sjf {
     len: usize,
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    /// Wide, because a single request may be of almost 2⁶⁴ bytes.
-    bytes: u128,
-    requests: u32,
-}
-
-impl Queue {
-    /// Its bytes, as far as 64 bits go.
-    fn key(&self) -> u64 {
-        u64::try_from(self.bytes).unwrap_or(u64::MAX)
-    }
-}
-
 impl Sjf {
     pub(crate) fn new(settings: &Settings) -> Sjf {
         Sjf {
             offsets: Offsets::default(),
-            queues: Table::default(),
+            bytes: Table::default(),
             shortest: KeyedHeap::default(),
             waits: Waits::default(),
             limits: Limits::of(settings),
@@ -54,22 +41,24 @@ impl Sjf {
 
     /// Puts the queue where its bytes say, or nowhere if it is empty or waits.
     fn place(&mut self, home: u32) {
-        let queue = &self.queues[home];
-        if queue.requests == 0 {
+        if self.offsets.is_empty(home) {
             self.waits.end(home);
             self.shortest.remove(home);
         } else if !self.waits.contains(home) {
-            self.shortest.set(home, queue.key());
+            self.shortest.set(home, self.key(home));
         }
+    }
+
+    /// The bytes of a queue, as far as 64 bits go.
+    fn key(&self, home: u32) -> u64 {
+        u64::try_from(self.bytes[home]).unwrap_or(u64::MAX)
     }
 
     fn remove_all(&mut self, book: &mut Book, slots: &[Slot]) {
         for &slot in slots {
             let (home, len) = (book.entries[slot].home, book.entries[slot].range().len());
             self.offsets.remove(book, slot);
-            let queue = &mut self.queues[home];
-            queue.bytes -= u128::from(len);
-            queue.requests -= 1;
+            self.bytes[home] -= u128::from(len);
             self.len -= 1;
         }
         if let Some(&slot) = slots.first() {
@@ -79,17 +68,14 @@ impl Sjf {
 }
 
 impl Policy for Sjf {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
-        let Arrival {
-            slot, home, range, ..
-        } = arrival;
-        self.offsets.insert(book, arrival);
-        let queue = self.queues.at_mut(home);
-        queue.bytes += u128::from(range.len());
-        queue.requests += 1;
-        let first = queue.requests == 1;
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, now: Nanos) -> bool {
+        let (home, bytes) = (arrival.home, arrival.range.len());
+        let entered = self.offsets.insert(arrival);
+        *self.bytes.at_mut(home) += u128::from(bytes);
         self.len += 1;
-        if self.waits.arrived(book, home, slot, now) || first {
+        if entered == Entered::First {
+            self.shortest.set(home, bytes);
+        } else if self.waits.arrived(book, home, arrival.slot, now) {
             self.place(home);
         }
         true
@@ -100,7 +86,7 @@ impl Policy for Sjf {
             self.place(home);
         }
         while let Some((bytes, home)) = self.shortest.peek() {
-            if bytes < self.queues[home].key() {
+            if bytes < self.key(home) {
                 self.place(home);
                 continue;
             }
@@ -137,10 +123,6 @@ impl Policy for Sjf {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.offsets.touch(home);
     }
 
     fn len(&self) -> usize {

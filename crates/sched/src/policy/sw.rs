@@ -76,7 +76,7 @@ impl Sw {
 }
 
 impl Policy for Sw {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let request = &book.entries[slot].request;
         let mut window = Nanos(request.arrival.0 / self.window.0 * self.window.0);
@@ -95,7 +95,7 @@ impl Policy for Sw {
         // Alone it leaves anyway: no need to know its neighbours.
         let indexed = self.limits.requests > 1;
         if indexed {
-            self.offsets.insert(book, arrival);
+            self.offsets.insert(arrival);
         }
         indexed
     }
@@ -127,10 +127,6 @@ impl Policy for Sw {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.offsets.touch(home);
     }
 
     fn len(&self) -> usize {

@@ -16,7 +16,7 @@ pub(crate) struct TimeOrder {
 }
 
 impl Policy for TimeOrder {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, _now: Nanos) -> bool {
         self.queue.push(book, arrival.slot);
         self.len += 1;
         false

@@ -66,14 +66,16 @@ impl ToAgg {
 }
 
 impl Policy for ToAgg {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, now: Nanos) -> bool {
-        let Arrival { slot, home, .. } = arrival;
-        self.offsets.insert(book, arrival);
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, now: Nanos) -> bool {
+        let &Arrival { slot, home, .. } = arrival;
+        self.offsets.insert(arrival);
         let arrivals = self.arrivals.at_mut(home);
         let first = arrivals.is_empty();
         arrivals.push(book, slot);
         self.len += 1;
-        if first || self.waits.arrived(book, home, slot, now) {
+        if first {
+            self.oldest.set(home, arrival.seq);
+        } else if self.waits.arrived(book, home, slot, now) {
             self.place(book, home);
         }
         true
@@ -115,10 +117,6 @@ impl Policy for ToAgg {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.offsets.touch(home);
     }
 
     fn len(&self) -> usize {

@@ -64,7 +64,7 @@ impl Twins {
 }
 
 impl Policy for Twins {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let server = book.entries[slot].request.queue.0;
         at_mut(&mut self.queues, server).push(book, slot);

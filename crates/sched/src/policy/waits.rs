@@ -31,6 +31,7 @@ struct Expecting {
 
 impl Waits {
     /// Whether the queue is held back.
+    #[inline]
     pub(crate) fn contains(&self, queue: u32) -> bool {
         self.until.contains(queue)
     }
@@ -70,10 +71,12 @@ impl Waits {
     }
 
     /// A request has joined the queue. Whether the queue's wait is over because it was the last missing one.
+    #[inline]
     pub(crate) fn arrived(&mut self, book: &mut Book, queue: u32, slot: Slot, now: Nanos) -> bool {
-        if self.expecting.is_empty() {
-            return false;
-        }
+        !self.expecting.is_empty() && self.was_expected(book, queue, slot, now)
+    }
+
+    fn was_expected(&mut self, book: &mut Book, queue: u32, slot: Slot, now: Nanos) -> bool {
         let Some(expecting) = self.expecting.get_mut(&queue) else {
             return false;
         };

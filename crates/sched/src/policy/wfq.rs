@@ -136,7 +136,7 @@ fn bytes_of(book: &Book, slot: Slot) -> i128 {
 }
 
 impl Policy for Wfq {
-    fn push(&mut self, book: &mut Book, arrival: Arrival, _now: Nanos) -> bool {
+    fn push(&mut self, book: &mut Book, arrival: &Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let id = book.entries[slot].request.queue.0;
         let first = at_mut(&mut self.queues, id).fifo.is_empty();
@@ -149,7 +149,7 @@ impl Policy for Wfq {
         // Alone it leaves anyway: no need to know its neighbours.
         let indexed = self.limits.requests > 1;
         if indexed {
-            self.offsets.insert(book, arrival);
+            self.offsets.insert(arrival);
         }
         indexed
     }
@@ -188,10 +188,6 @@ impl Policy for Wfq {
 
     fn offsets(&self) -> Option<&Offsets> {
         Some(&self.offsets)
-    }
-
-    fn touch(&self, home: u32) {
-        self.offsets.touch(home);
     }
 
     fn len(&self) -> usize {
