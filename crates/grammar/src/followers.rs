@@ -219,6 +219,10 @@ impl Followers {
     /// A node became part of its equal neighbour, which has been there `count` times.
     pub(crate) fn joined(&mut self, node: u32, twin: u32, count: u32) {
         let exact = self.mode != Mode::Folding;
+        if !exact {
+            // That it stood there once is not what is expected any more.
+            self.frames_of(node).for_each(|frame| frame.hi = 0);
+        }
         for frame in self.frames_of(twin) {
             frame.node = node;
             frame.lo = frame.lo.saturating_add(count);
@@ -551,7 +555,8 @@ impl<'a> Cursor<'a> {
     fn advance(&mut self) {
         while let Some(frame) = self.frames.pop() {
             let (again, over) = self.walk.after(frame);
-            if let Some((next, share)) = again.filter(|(_, share)| self.prefers(frame, *share)) {
+            let prefers = |(_, share): &(Frame, f64)| self.prefers(frame, *share);
+            if let Some((next, share)) = again.filter(prefers) {
                 self.confidence *= share;
                 self.frames.push(next);
                 return self.descend();
@@ -571,6 +576,10 @@ impl<'a> Cursor<'a> {
 
     /// Whether a repetition rather goes on.
     fn prefers(&self, frame: Frame, share: f64) -> bool {
+        if self.frames.is_empty() && Store::is_end(self.walk.store.node(frame.node).next) {
+            // The loop in which we are: nothing has come behind it yet.
+            return true;
+        }
         match self.walk.mode {
             Mode::Folding if frame.lo != 0 && frame.hi != 0 => frame.lo < frame.hi,
             Mode::Folding => share > 0.5,

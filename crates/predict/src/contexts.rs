@@ -1,0 +1,108 @@
+//! Which symbol an operation is.
+//!
+//! Where the call stack is known, it is the symbol, together with what was done: the program does the same thing
+//! there each time (§3.1). Where it is not, we tell operations apart by what can be seen: what was done, how
+//! much, and where in relation to the last access.
+
+use presagio_core::{Action, ContextId, Event, IdHashMap};
+
+/// What makes operations the same symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// The call stack, by a number that is the same in every run, or a description of what was seen.
+    pub origin: u64,
+    pub action: Action,
+    pub failed: bool,
+}
+
+/// Where an access lies in relation to the last one, for operations without a call stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Where the last one of this file ended.
+    Consecutive,
+    Forward,
+    Backward,
+    /// In another file than the last one, where that one was left.
+    OtherFile,
+    /// In a file that was not seen before.
+    NewFile,
+}
+
+/// Sizes that are told apart; beyond, by their power of two.
+const SIZES_MAX: usize = 32;
+
+/// Numbers for what operations are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Symbols {
+    numbers: IdHashMap<Key, u32>,
+    keys: Vec<Key>,
+    /// Call stacks by the number that their recording gave them.
+    stacks: IdHashMap<u32, u64>,
+    /// Sizes that occurred, by action.
+    sizes: IdHashMap<(u8, u64), u32>,
+    sizes_of: [usize; Action::ALL.len()],
+}
+
+impl Symbols {
+    /// Says what a recording means by a context: a number that is the same in every run of the program.
+    pub(crate) fn name_context(&mut self, context: ContextId, stack: u64) {
+        self.stacks.insert(context.0, stack);
+    }
+
+    /// The symbol of an operation, a new one if it is new.
+    pub(crate) fn symbol(&mut self, event: &Event, relation: impl FnOnce() -> Relation) -> u32 {
+        let origin = match event.context {
+            ContextId::UNKNOWN => self.seen(event, relation()),
+            context => self.stack(context),
+        };
+        let key = Key {
+            origin,
+            action: event.action,
+            failed: event.result < 0,
+        };
+        let fresh = self.keys.len() as u32;
+        let number = *self.numbers.entry(key).or_insert(fresh);
+        if number == fresh {
+            self.keys.push(key);
+        }
+        number
+    }
+
+    /// What a symbol does.
+    pub(crate) fn action(&self, symbol: u32) -> Action {
+        self.keys[symbol as usize].action
+    }
+
+    /// How many symbols there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn stack(&self, context: ContextId) -> u64 {
+        let named = self.stacks.get(&context.0).copied();
+        // Without a name its own number will do, and the top bit keeps it apart from descriptions.
+        named.unwrap_or(u64::from(context.0)) | 1 << 63
+    }
+
+    /// A description of what can be seen, in 63 bits.
+    fn seen(&mut self, event: &Event, relation: Relation) -> u64 {
+        let size = match event.action.is_transfer() {
+            true => self.size_class(event.action, event.len),
+            false => 0,
+        };
+        u64::from(size) << 8 | relation as u64
+    }
+
+    fn size_class(&mut self, action: Action, len: u64) -> u32 {
+        let power = 64 - len.leading_zeros();
+        let known = &mut self.sizes_of[action as usize];
+        if *known < SIZES_MAX {
+            let fresh = 128 + *known as u32;
+            let class = *self.sizes.entry((action as u8, len)).or_insert(fresh);
+            *known += usize::from(class == fresh);
+            return class;
+        }
+        let class = self.sizes.get(&(action as u8, len));
+        class.copied().unwrap_or(power)
+    }
+}

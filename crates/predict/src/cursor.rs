@@ -1,0 +1,210 @@
+//! Reading ahead: what the coming operations will be, one after the other.
+
+use crate::files::{Ahead, Name};
+use crate::model::{Model, has_offset, position_after};
+use crate::transition::{Guess, Seen, Which};
+use presagio_core::{Action, FileId, Nanos};
+use smallvec::SmallVec;
+
+/// The file of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredictedFile {
+    /// One that has been used.
+    Known(FileId),
+    /// One that will be opened for the first time: the n-th of these that the cursor came upon.
+    New(u32),
+}
+
+/// An operation that is expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicted {
+    /// What will be done.
+    pub action: Action,
+    /// To which file.
+    pub file: PredictedFile,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// When it begins, after the end of the last operation that was observed.
+    pub after: Nanos,
+    /// How likely it is exactly this, as often as that has come true so far.
+    pub confidence: f64,
+}
+
+/// A way to read on from the last operation that was observed. It never ends.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    model: &'a Model,
+    symbols: presagio_grammar::Cursor<'a>,
+    /// How likely this way is.
+    share: f64,
+    last: Option<u32>,
+    ahead: Ahead,
+    /// Where symbols were last on this way.
+    lasts: SmallVec<[(u32, Name, u64); 8]>,
+    /// How often transitions and symbols have come on this way.
+    transitions: Counts<(u32, u32)>,
+    contexts: Counts<u32>,
+    after: Nanos,
+    raw: f64,
+}
+
+/// How often something has come.
+type Counts<K> = SmallVec<[(K, usize); 8]>;
+
+/// How often something had come before, and counts it.
+fn count<K: PartialEq>(counts: &mut Counts<K>, key: K) -> usize {
+    match counts.iter_mut().find(|c| c.0 == key) {
+        Some(known) => {
+            known.1 += 1;
+            known.1
+        }
+        None => {
+            counts.push((key, 0));
+            0
+        }
+    }
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(
+        model: &'a Model,
+        symbols: presagio_grammar::Cursor<'a>,
+        share: f64,
+    ) -> Cursor<'a> {
+        Cursor {
+            model,
+            symbols,
+            share,
+            last: model.last.map(|l| l.symbol),
+            ahead: Ahead::default(),
+            lasts: SmallVec::new(),
+            transitions: SmallVec::new(),
+            contexts: SmallVec::new(),
+            after: Nanos::ZERO,
+            raw: 1.0,
+        }
+    }
+
+    /// The symbol of the operation that comes next.
+    pub fn peek_symbol(&self) -> u32 {
+        self.symbols.peek()
+    }
+
+    /// What was computed for the last prediction, before it was calibrated.
+    pub(crate) fn raw(&self) -> f64 {
+        self.raw * self.share * self.symbols.confidence()
+    }
+
+    /// Which file comes next, and how sure that is.
+    fn file(&mut self, which: Guess<Which>, symbol: u32) -> Guess<Name> {
+        let sure = which.sure;
+        let known = match which.value {
+            Which::New => Some(self.ahead.fresh()),
+            Which::Own => self.own(symbol).map(|own| own.0),
+            Which::Rank(rank) => self.ahead.at(&self.model.files, rank),
+        };
+        match known {
+            Some(value) => Guess { value, sure },
+            None => Guess {
+                value: self.ahead.fresh(),
+                sure: 0.0,
+            },
+        }
+    }
+
+    /// The file that a symbol used last, and where.
+    fn own(&self, symbol: u32) -> Option<(Name, u64)> {
+        if let Some(last) = self.lasts.iter().find(|l| l.0 == symbol) {
+            return Some((last.1, last.2));
+        }
+        let last = self.model.contexts[symbol as usize].last;
+        last.map(|(file, offset)| (Name::Known(file), offset))
+    }
+
+    fn remember(&mut self, symbol: u32, name: Name, offset: u64) {
+        match self.lasts.iter_mut().find(|l| l.0 == symbol) {
+            Some(known) => (known.1, known.2) = (name, offset),
+            None => self.lasts.push((symbol, name, offset)),
+        }
+    }
+
+    fn predict(&mut self, symbol: u32) -> Predicted {
+        let model = self.model;
+        let action = model.symbols.action(symbol);
+        let from = self.last.replace(symbol);
+        let transition = from.and_then(|from| model.transitions.get(&(from, symbol)));
+        let nth = from.map_or(0, |from| count(&mut self.transitions, (from, symbol)));
+        let which = transition.map_or(nothing(Which::Own), |t| t.file(nth));
+        let file = self.file(which, symbol);
+        let seen = Seen {
+            position: self.ahead.position(&model.files, file.value),
+            last: self.own(symbol).map_or(0, |own| own.1),
+        };
+        let offset = match transition {
+            Some(transition) if has_offset(action) => transition.offset(nth, seen),
+            Some(_) => certain(0),
+            None => nothing(seen.position),
+        };
+        let size = self.size(symbol, action);
+        let context = &model.contexts[symbol as usize];
+        let gap = transition.map_or(Nanos::ZERO, |t| t.gap.expected());
+        let after = self.after + gap;
+        self.after = after + context.duration.expected();
+        self.raw *= file.sure * offset.sure * size.sure;
+        self.remember(symbol, file.value, offset.value);
+        let position = position_after(action, offset.value, size.value, || seen.position);
+        self.ahead.use_up_to(file.value, position);
+        Predicted {
+            action,
+            file: match file.value {
+                Name::Known(file) => PredictedFile::Known(file),
+                Name::New(number) => PredictedFile::New(number),
+            },
+            offset: offset.value,
+            len: size.value,
+            after,
+            confidence: 0.0,
+        }
+    }
+
+    fn size(&mut self, symbol: u32, action: Action) -> Guess<u64> {
+        if !action.is_transfer() {
+            return certain(0);
+        }
+        let nth = count(&mut self.contexts, symbol);
+        let sizes = &self.model.contexts[symbol as usize].sizes;
+        Guess {
+            value: sizes.nth(nth).unwrap_or(0),
+            sure: sizes.confidence(),
+        }
+    }
+}
+
+fn certain<T>(value: T) -> Guess<T> {
+    let sure = 1.0;
+    Guess { value, sure }
+}
+
+fn nothing<T>(value: T) -> Guess<T> {
+    let sure = 0.5;
+    Guess { value, sure }
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = Predicted;
+
+    fn next(&mut self) -> Option<Predicted> {
+        let symbol = self.symbols.peek();
+        let predicted = self.predict(symbol);
+        // How likely this one is follows from the way up to it, not from where that goes on.
+        let raw = self.raw();
+        self.symbols.next();
+        let confidence = self.model.calibration.say(raw);
+        Some(Predicted {
+            confidence,
+            ..predicted
+        })
+    }
+}
