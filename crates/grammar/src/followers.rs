@@ -177,18 +177,42 @@ impl Followers {
             .map(move |f| (Cursor::new(store, mode, &f.frames), f.weight))
     }
 
-    /// The weightiest way to read on of those whose next terminal is wanted.
-    pub(crate) fn best<'a>(
-        &self,
-        store: &'a Store,
-        wanted: impl Fn(u32) -> bool,
-    ) -> Option<Cursor<'a>> {
-        let wanted = |f: &&Follower| {
-            let next = next_of(store, &f.frames);
-            wanted(next) && store.symbol(next) != GAP
-        };
-        let wanted = self.list.iter().filter(wanted);
-        let best = wanted.max_by(|a, b| a.weight.total_cmp(&b.weight))?;
+    /// The symbol that is expected most, and its share of all weights.
+    pub(crate) fn best_symbol(&self, store: &Store) -> Option<(u32, f64)> {
+        let (terminal, weight, total) = self.best_terminal(store)?;
+        Some((store.symbol(terminal), weight / total))
+    }
+
+    /// The terminal that is expected most, its weight, and that of all.
+    fn best_terminal(&self, store: &Store) -> Option<(u32, f64, f64)> {
+        let mut total = 0.0;
+        let mut sums: SmallVec<[(u32, f64); 8]> = SmallVec::new();
+        for follower in &self.list {
+            let terminal = next_of(store, &follower.frames);
+            total += follower.weight;
+            match sums.iter_mut().find(|sum| sum.0 == terminal) {
+                Some(sum) => sum.1 += follower.weight,
+                None => sums.push((terminal, follower.weight)),
+            }
+        }
+        let mut real = sums.iter().filter(|sum| store.symbol(sum.0) != GAP);
+        let first = real.next()?;
+        // Of equal ones the first: it was seen last.
+        let best = real.fold(first, |best, sum| if sum.1 > best.1 { sum } else { best });
+        Some((best.0, best.1, total))
+    }
+
+    /// The weightiest way to read on of those on which the symbol comes next that is expected most.
+    pub(crate) fn best<'a>(&self, store: &'a Store) -> Option<Cursor<'a>> {
+        let (terminal, ..) = self.best_terminal(store)?;
+        self.best_through(store, terminal)
+    }
+
+    /// The weightiest way to read on of those on which a terminal comes next.
+    pub(crate) fn best_through<'a>(&self, store: &'a Store, terminal: u32) -> Option<Cursor<'a>> {
+        let mut wanted = self.list.iter().filter(|f| next_of(store, &f.frames) == terminal);
+        let first = wanted.next()?;
+        let best = wanted.fold(first, |best, f| if f.weight > best.weight { f } else { best });
         Some(Cursor::new(store, self.mode, &best.frames))
     }
 

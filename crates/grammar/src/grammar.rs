@@ -153,15 +153,20 @@ impl Grammar {
         self.followers.cursors(&self.store)
     }
 
-    /// The weightiest way to read on.
+    /// The symbol that is expected most, and its share of all weights.
+    pub fn best_symbol(&self) -> Option<(u32, f64)> {
+        self.followers.best_symbol(&self.store)
+    }
+
+    /// The weightiest way to read on of those on which the symbol comes next that is expected most.
     pub fn best(&self) -> Option<Cursor<'_>> {
-        self.followers.best(&self.store, |_| true)
+        self.followers.best(&self.store)
     }
 
     /// The weightiest way to read on among those on which `symbol` comes next.
     pub fn best_through(&self, symbol: u32) -> Option<Cursor<'_>> {
         let terminal = self.store.known_terminal(symbol)?;
-        self.followers.best(&self.store, |next| next == terminal)
+        self.followers.best_through(&self.store, terminal)
     }
 
     /// All rules with their symbols and counts, by number; rule 0 is the start rule.

@@ -211,7 +211,10 @@ impl Few {
     }
 
     fn nth(&self, n: usize) -> u64 {
-        let symbol = self.grammar.best().and_then(|mut cursor| cursor.nth(n));
+        let symbol = match n {
+            0 => self.grammar.best_symbol().map(|best| best.0),
+            _ => self.grammar.best().and_then(|mut cursor| cursor.nth(n)),
+        };
         symbol.map_or_else(|| self.usual(), |s| self.values[s as usize].0)
     }
 

@@ -4,7 +4,7 @@
 //! was computed, and what is said is how often those of the bin came true.
 
 /// How finely computed confidences are told apart.
-const BINS: usize = 32;
+const BINS: usize = 28;
 
 /// Counts are halved beyond this, so that what was long ago matters less.
 const COUNT_MAX: f64 = 512.0;
@@ -49,13 +49,13 @@ impl Calibration {
     }
 }
 
-/// Most confidences are near 1, where differences matter most: bins are of equal width in the odds.
+/// Most confidences are near 1, where differences matter most: each bin has twice the odds of the one before.
 fn bin_of(raw: f64) -> usize {
     let clamped = raw.clamp(1e-4, 1.0 - 1e-4);
-    let odds = (clamped / (1.0 - clamped)).ln();
-    let limit = (0.9999f64 / 0.0001).ln();
-    let at = (odds + limit) / (2.0 * limit) * BINS as f64;
-    (at as usize).min(BINS - 1)
+    let odds = clamped / (1.0 - clamped);
+    // The exponent of a floating-point number is its binary logarithm, rounded down; 1023 stands for 0.
+    let log = (odds.to_bits() >> 52) as i64 - 1023;
+    (log + BINS as i64 / 2).clamp(0, BINS as i64 - 1) as usize
 }
 
 #[cfg(test)]
@@ -77,6 +77,9 @@ mod tests {
     fn every_confidence_has_a_bin_and_order_is_kept() {
         let raws = [0.0, 0.001, 0.3, 0.5, 0.9, 0.999, 1.0];
         let bins: Vec<usize> = raws.iter().map(|r| bin_of(*r)).collect();
-        assert!(bins.is_sorted() && bins[6] == BINS - 1, "{bins:?}");
+        assert!(
+            bins.is_sorted() && bins[0] == 0 && bins[6] == BINS - 1,
+            "{bins:?}"
+        );
     }
 }

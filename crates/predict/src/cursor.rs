@@ -32,11 +32,12 @@ pub struct Predicted {
     pub confidence: f64,
 }
 
-/// A way to read on from the last operation that was observed. It never ends.
+/// A way to read on from the last operation that was observed. Once there was one, it never ends.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     model: &'a Model,
-    symbols: presagio_grammar::Cursor<'a>,
+    /// None: the last symbol comes again and again.
+    symbols: Option<presagio_grammar::Cursor<'a>>,
     /// How likely this way is.
     share: f64,
     last: Option<u32>,
@@ -70,7 +71,7 @@ fn count<K: PartialEq>(counts: &mut Counts<K>, key: K) -> usize {
 impl<'a> Cursor<'a> {
     pub(crate) fn new(
         model: &'a Model,
-        symbols: presagio_grammar::Cursor<'a>,
+        symbols: Option<presagio_grammar::Cursor<'a>>,
         share: f64,
     ) -> Cursor<'a> {
         Cursor {
@@ -87,14 +88,20 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The symbol of the operation that comes next.
-    pub fn peek_symbol(&self) -> u32 {
-        self.symbols.peek()
+    /// The same way, of another likelihood.
+    pub(crate) fn with_share(self, share: f64) -> Cursor<'a> {
+        Cursor { share, ..self }
+    }
+
+    /// The symbol of the operation that comes next, if it follows from the grammar.
+    pub fn peek_symbol(&self) -> Option<u32> {
+        self.symbols.as_ref().map(|symbols| symbols.peek())
     }
 
     /// What was computed for the last prediction, before it was calibrated.
     pub(crate) fn raw(&self) -> f64 {
-        self.raw * self.share * self.symbols.confidence()
+        let symbols = self.symbols.as_ref().map_or(1.0, |s| s.confidence());
+        self.raw * self.share * symbols
     }
 
     /// Which file comes next, and how sure that is.
@@ -134,7 +141,7 @@ impl<'a> Cursor<'a> {
         let model = self.model;
         let action = model.symbols.action(symbol);
         let from = self.last.replace(symbol);
-        let transition = from.and_then(|from| model.transitions.get(&(from, symbol)));
+        let transition = from.and_then(|from| model.transition(from, symbol));
         let nth = from.map_or(0, |from| count(&mut self.transitions, (from, symbol)));
         let which = transition.map_or(nothing(Which::Own), |t| t.file(nth));
         let file = self.file(which, symbol);
@@ -196,11 +203,13 @@ impl Iterator for Cursor<'_> {
     type Item = Predicted;
 
     fn next(&mut self) -> Option<Predicted> {
-        let symbol = self.symbols.peek();
+        let symbol = self.peek_symbol().or(self.last)?;
         let predicted = self.predict(symbol);
         // How likely this one is follows from the way up to it, not from where that goes on.
         let raw = self.raw();
-        self.symbols.next();
+        if let Some(symbols) = &mut self.symbols {
+            symbols.next();
+        }
         let confidence = self.model.calibration.say(raw);
         Some(Predicted {
             confidence,

@@ -21,53 +21,63 @@ pub(crate) const NEW: u64 = u64::MAX;
 /// What the model knows of files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
-    /// Where the last access to each ended.
-    positions: IdHashMap<FileId, u64>,
-    /// The last used first.
-    recent: Vec<FileId>,
+    /// Files and where the last access to each ended, the last used first.
+    recent: Vec<(FileId, u64)>,
+    /// Those that were used before these.
+    older: IdHashMap<FileId, u64>,
 }
 
 impl Files {
     /// Where the last access to a file ended, 0 if there was none.
     pub(crate) fn position(&self, file: FileId) -> u64 {
-        self.positions.get(&file).copied().unwrap_or(0)
+        let recent = self.recent.iter().find(|f| f.0 == file);
+        let known = recent.map(|f| f.1);
+        known.unwrap_or_else(|| self.older.get(&file).copied().unwrap_or(0))
     }
 
     /// Whether a file has been used.
     pub(crate) fn knows(&self, file: FileId) -> bool {
-        self.positions.contains_key(&file)
+        self.recent.iter().any(|f| f.0 == file) || self.older.contains_key(&file)
     }
 
     /// How many other files were used since this one was: 0 if it was used last.
     pub(crate) fn rank(&self, file: FileId) -> u64 {
-        match self.recent.iter().position(|f| *f == file) {
+        match self.recent.iter().position(|f| f.0 == file) {
             Some(rank) => rank as u64,
-            None if self.knows(file) => FAR,
+            None if self.older.contains_key(&file) => FAR,
             None => NEW,
         }
     }
 
     /// The file of a rank.
     pub(crate) fn at(&self, rank: usize) -> Option<FileId> {
-        self.recent.get(rank).copied()
+        self.recent.get(rank).map(|f| f.0)
     }
 
     /// A file is used, up to `position`.
     pub(crate) fn used(&mut self, file: FileId, position: u64) {
-        match self.recent.iter().position(|f| *f == file) {
+        match self.recent.iter().position(|f| f.0 == file) {
             Some(0) => {}
             Some(rank) => self.recent[..=rank].rotate_right(1),
             None => {
-                self.recent.insert(0, file);
-                self.recent.truncate(RECENT_MAX);
+                self.older.remove(&file);
+                self.recent.insert(0, (file, position));
+                self.retire();
             }
         }
-        if self.positions.len() >= KNOWN_MAX && !self.knows(file) {
-            // A program with so many files does not come back to all of them; the recent ones matter.
-            let recent = &self.recent;
-            self.positions.retain(|f, _| recent.contains(f));
+        self.recent[0].1 = position;
+    }
+
+    /// Moves the file that was used longest ago to the older ones, if there are too many.
+    fn retire(&mut self) {
+        if self.recent.len() <= RECENT_MAX {
+            return;
         }
-        self.positions.insert(file, position);
+        if self.older.len() >= KNOWN_MAX {
+            // A program with so many files does not come back to all of them.
+            self.older.clear();
+        }
+        self.older.extend(self.recent.pop());
     }
 }
 
@@ -93,10 +103,9 @@ impl Ahead {
         if rank < used {
             return Some(self.used[rank as usize].0);
         }
-        let unused = |f: &&FileId| self.used.iter().all(|u| u.0 != Name::Known(**f));
-        let mut rest = files.recent.iter().filter(unused);
-        rest.nth(usize::try_from(rank - used).ok()?)
-            .map(|f| Name::Known(*f))
+        let names = files.recent.iter().map(|f| Name::Known(f.0));
+        let mut unused = names.filter(|name| self.used.iter().all(|u| u.0 != *name));
+        unused.nth(usize::try_from(rank - used).ok()?)
     }
 
     /// A file that nobody has seen yet.
@@ -158,7 +167,7 @@ mod tests {
     fn of_very_many_files_the_recent_ones_are_remembered() {
         let mut files = Files::default();
         (0..2 * KNOWN_MAX as u64).for_each(|f| files.used(FileId(f), 1));
-        assert!(files.positions.len() <= KNOWN_MAX);
+        assert!(files.older.len() <= KNOWN_MAX && files.recent.len() == RECENT_MAX);
         assert!(files.knows(FileId(2 * KNOWN_MAX as u64 - 1)));
     }
 }

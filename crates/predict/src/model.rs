@@ -32,13 +32,58 @@ impl Default for Settings {
     }
 }
 
+/// A symbol with more than this share needs no vote.
+const SURE: f64 = 0.8;
+
+/// Ways that have a vote.
+const VOTERS: usize = 8;
+
+/// Where an operation is expected.
+#[derive(Clone, Copy, PartialEq)]
+struct Place {
+    action: Action,
+    file: PredictedFile,
+    offset: u64,
+}
+
+impl Place {
+    fn of(predicted: Predicted) -> Place {
+        Place {
+            action: predicted.action,
+            file: predicted.file,
+            offset: predicted.offset,
+        }
+    }
+}
+
+/// To see what became of a prediction costs more than all the rest. So many are looked at from the first on,
+/// then one in so many.
+const JUDGE_ALL: u64 = 64;
+const JUDGE_EVERY: u64 = 7;
+
+/// No symbol has this number.
+const NO_SUCCESSOR: (u32, u32) = (u32::MAX, u32::MAX);
+
 /// What is learned of a symbol.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub sizes: Series,
     pub duration: Gap,
     /// Where it was last, and in which file.
     pub last: Option<(FileId, u64)>,
+    /// The symbol that came behind it last, and the number of that transition.
+    successor: (u32, u32),
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Context {
+            sizes: Series::default(),
+            duration: Gap::default(),
+            last: None,
+            successor: NO_SUCCESSOR,
+        }
+    }
 }
 
 /// The last operation.
@@ -55,7 +100,8 @@ pub struct Model {
     pub(crate) symbols: Symbols,
     pub(crate) grammar: Grammar,
     pub(crate) contexts: Vec<Context>,
-    pub(crate) transitions: IdHashMap<(u32, u32), Transition>,
+    transitions: Vec<Transition>,
+    transition_numbers: IdHashMap<(u32, u32), u32>,
     pub(crate) files: Files,
     pub(crate) last: Option<Last>,
     pub(crate) calibration: Calibration,
@@ -81,7 +127,8 @@ impl Model {
             symbols: Symbols::default(),
             grammar: Grammar::with_limits(settings.mode, settings.limits),
             contexts: Vec::new(),
-            transitions: IdHashMap::default(),
+            transitions: Vec::new(),
+            transition_numbers: IdHashMap::default(),
             files: Files::default(),
             last: None,
             calibration: Calibration::default(),
@@ -97,7 +144,9 @@ impl Model {
 
     /// Learns from an operation, which has just ended.
     pub fn observe(&mut self, event: &Event) {
-        self.judge(event);
+        if self.observed < JUDGE_ALL || self.observed.is_multiple_of(JUDGE_EVERY) {
+            self.judge(event);
+        }
         let files = &self.files;
         let symbol = self.symbols.symbol(event, || relation(files, event));
         if symbol as usize == self.contexts.len() {
@@ -119,19 +168,52 @@ impl Model {
         self.last = None;
     }
 
-    /// What may come next: ways to read on with their probabilities, the likeliest first.
+    /// What may come next: ways to read on with their probabilities, the likeliest first. If nothing like the
+    /// last operations has been seen before, the one way is that the last one goes on.
     pub fn predictions(&self) -> impl Iterator<Item = (Cursor<'_>, f64)> {
         let total: f64 = self.grammar.cursors().map(|c| c.1).sum();
-        let cursors = self.grammar.cursors();
-        cursors.map(move |(cursor, weight)| {
+        let known = self.grammar.cursors().map(move |(cursor, weight)| {
             let share = weight / total;
-            (Cursor::new(self, cursor, share), share)
-        })
+            (Cursor::new(self, Some(cursor), share), share)
+        });
+        let unknown = (total == 0.0 && self.last.is_some()).then(|| (self.goes_on(), 1.0));
+        known.chain(unknown)
     }
 
-    /// The likeliest way to read on.
+    /// The likeliest way to read on: of those that begin with the operation that most speak for.
     pub fn best(&self) -> Option<Cursor<'_>> {
-        self.predictions().next().map(|p| p.0)
+        let Some((_, share)) = self.grammar.best_symbol() else {
+            return self.last.map(|_| self.goes_on());
+        };
+        if share > SURE {
+            return Some(Cursor::new(self, self.grammar.best(), share));
+        }
+        self.most_spoken_for()
+    }
+
+    /// The way on which the last operation is done again, where it ended.
+    fn goes_on(&self) -> Cursor<'_> {
+        Cursor::new(self, None, 0.5)
+    }
+
+    /// Several symbols can mean the same operation at the same place: what counts is the sum of their shares.
+    fn most_spoken_for(&self) -> Option<Cursor<'_>> {
+        let mut places: Vec<(Place, f64, Cursor<'_>)> = Vec::new();
+        for (cursor, share) in self.predictions().take(VOTERS) {
+            let place = cursor.clone().next().map(Place::of)?;
+            match places.iter_mut().find(|p| p.0 == place) {
+                Some(known) => known.1 += share,
+                None => places.push((place, share, cursor)),
+            }
+        }
+        // Of equal ones the first, which is the likeliest itself.
+        let best = places
+            .into_iter()
+            .reduce(|best, next| match next.1 > best.1 {
+                true => next,
+                false => best,
+            });
+        best.map(|(_, share, cursor)| cursor.with_share(share))
     }
 
     /// Symbols that may come next with their probabilities, for those who judge the grammar alone.
@@ -165,13 +247,14 @@ impl Model {
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
         let contexts: usize = self.contexts.iter().map(|c| c.sizes.memory()).sum();
-        let transitions: usize = self.transitions.values().map(Transition::memory).sum();
-        let entry = size_of::<(u32, u32)>() + size_of::<Transition>() + 1;
+        let transitions: usize = self.transitions.iter().map(Transition::memory).sum();
+        let entry = size_of::<((u32, u32), u32)>() + 1;
         self.grammar.memory()
             + contexts
             + self.contexts.capacity() * size_of::<Context>()
             + transitions
-            + self.transitions.capacity() * entry
+            + self.transitions.capacity() * size_of::<Transition>()
+            + self.transition_numbers.capacity() * entry
     }
 
     /// Whether the likeliest prediction came true, for calibration.
@@ -187,24 +270,59 @@ impl Model {
     }
 
     fn learn_transition(&mut self, last: Last, symbol: u32, event: &Event) {
-        if self.transitions.len() >= self.settings.transitions
-            && !self.transitions.contains_key(&(last.symbol, symbol))
-        {
-            // Bounded: a program with so many has no structure that more of them would show.
-            self.transitions.clear();
-        }
+        let number = self.transition_number(last.symbol, symbol);
         let context = &self.contexts[symbol as usize];
         let seen = Seen {
             position: self.files.position(event.file),
             last: context.last.map_or(0, |l| l.1),
         };
         let own = context.last.is_some_and(|l| l.0 == event.file);
-        let transition = self.transitions.entry((last.symbol, symbol)).or_default();
+        let transition = &mut self.transitions[number as usize];
         transition.observe_file(self.files.rank(event.file), own);
         if has_offset(event.action) {
             transition.observe_offset(event.offset, seen);
         }
         transition.gap.observe(event.time.since(last.end));
+    }
+
+    /// What is known of a transition.
+    pub(crate) fn transition(&self, from: u32, to: u32) -> Option<&Transition> {
+        let (last, number) = self.contexts[from as usize].successor;
+        let number = match last == to {
+            true => Some(number),
+            false => self.transition_numbers.get(&(from, to)).copied(),
+        };
+        // Before the first transition the number means nothing.
+        self.transitions.get(number? as usize)
+    }
+
+    /// The number of a transition, a new one if it is new.
+    fn transition_number(&mut self, from: u32, to: u32) -> u32 {
+        let (last, number) = self.contexts[from as usize].successor;
+        if last == to {
+            return number;
+        }
+        if self.transitions.len() >= self.settings.transitions
+            && !self.transition_numbers.contains_key(&(from, to))
+        {
+            // Bounded: a program with so many has no structure that more of them would show.
+            self.forget_transitions();
+        }
+        let fresh = self.transitions.len() as u32;
+        let number = *self.transition_numbers.entry((from, to)).or_insert(fresh);
+        if number == fresh {
+            self.transitions.push(Transition::default());
+        }
+        self.contexts[from as usize].successor = (to, number);
+        number
+    }
+
+    fn forget_transitions(&mut self) {
+        self.transitions.clear();
+        self.transition_numbers.clear();
+        for context in &mut self.contexts {
+            context.successor = NO_SUCCESSOR;
+        }
     }
 
     fn learn_context(&mut self, symbol: u32, event: &Event) {
