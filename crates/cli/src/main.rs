@@ -6,20 +6,25 @@
 //! | subcommand | module | what happens there |
 //! |---|---|---|
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
+//! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
+//! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
 //! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
 //!
-//! Results go to stdout, everything else to stderr. Exit status: 0 all is well, 1 a promise does not hold
-//! (`bench --strict`), 2 it could not be done.
+//! Results go to stdout, everything else to stderr. Exit status: 0 all is well, 1 it was done, but something
+//! does not hold (a bar of `bench --strict`, a trace that is cut short, an operation of a replay), 2 it could
+//! not be done.
 
 mod bench;
 mod failure;
 mod generate;
+mod predict;
 mod progress;
 mod sched;
 mod size;
 mod table;
 mod terminal;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::io;
@@ -29,7 +34,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: bench::alloc::Counting = bench::alloc::Counting;
 
-/// Request scheduling for I/O services: compare policies on your storage, measure the scheduler
+/// Request scheduling and traces for I/O services: compare policies on your storage, look into recordings
 #[derive(Parser)]
 #[command(name = "presagio", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
@@ -41,6 +46,8 @@ const EXAMPLES: &str = "\
 Examples:
   presagio sched compare /scratch   which policy suits this storage best?
   presagio sched list               what are the ten policies?
+  presagio trace info run.darshan   what did this program do?
+  presagio predict run.darshan      can its I/O be predicted?
   presagio bench sched              what does the scheduler cost?
   presagio completions bash         tab completion; also zsh, fish, ...
 
@@ -49,7 +56,9 @@ Examples:
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Predict(predict::Args),
     Sched(sched::Args),
+    Trace(trace::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
     /// What `bench sched` runs under valgrind: fills a scheduler, then submits under the counter.
@@ -72,7 +81,9 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Bench(args) => bench::run(&args),
+        Command::Predict(args) => predict::run(&args),
         Command::Sched(args) => sched::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
         Command::BenchCount(args) => bench::sched::count::run(&args),

@@ -1,5 +1,7 @@
 //! Tables: the same rows as aligned text for a person and as JSON for a program.
 
+use crate::size::Size;
+use presagio_core::Nanos;
 use serde_json::{Map, Value, json};
 use std::io::{self, IsTerminal, Write};
 
@@ -12,6 +14,10 @@ pub enum Cell {
     Count(u64),
     /// A measured value and how many digits behind the point are worth showing; aligned right.
     Number(f64, usize),
+    /// Bytes: `1.5 GiB` for a person, a count for a program; aligned right.
+    Bytes(u64),
+    /// A span of time: `1.5 ms` for a person, nanoseconds for a program; aligned right.
+    Span(Nanos),
     /// Nothing to say here: a dash, JSON's null.
     Missing,
 }
@@ -27,6 +33,8 @@ impl Cell {
             Cell::Text(text) => text.clone(),
             Cell::Count(count) => count.to_string(),
             Cell::Number(value, digits) => format!("{value:.digits$}"),
+            Cell::Bytes(bytes) => Size(*bytes).to_string(),
+            Cell::Span(span) => span.to_string(),
             Cell::Missing => "-".to_owned(),
         }
     }
@@ -36,6 +44,8 @@ impl Cell {
             Cell::Text(text) => json!(text),
             Cell::Count(count) => json!(count),
             Cell::Number(value, _) => json!(value),
+            Cell::Bytes(bytes) => json!(bytes),
+            Cell::Span(span) => json!(span.0),
             Cell::Missing => Value::Null,
         }
     }
@@ -119,6 +129,13 @@ fn align(line: &[Cell], layout: &[(usize, bool)]) -> String {
     cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
+/// A bar of blocks, exact to an eighth of one; `width` blocks are the whole.
+pub fn drawn(share: f64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share * width as f64 * 8.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
 /// Whether stdout wants colours: a terminal, and nobody said no (<https://no-color.org>).
 pub fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
@@ -160,5 +177,20 @@ mod tests {
     fn json_has_the_same_rows_with_full_precision() {
         let expected = json!([{"policy": "TO-agg", "ns": 7.25}, {"policy": "µ", "ns": null}]);
         assert_eq!(example().json(), expected);
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(drawn(1.0, 24).chars().count(), 24);
+        assert_eq!(drawn(0.5, 24).chars().count(), 12);
+        assert_eq!(drawn(1.0 / 192.0, 24), "▏");
+        assert_eq!(drawn(0.0, 24), "");
+    }
+
+    #[test]
+    fn quantities_have_units_for_a_person_and_none_for_a_program() {
+        let cells = [Cell::Bytes(1536), Cell::Span(Nanos(1_500_000))];
+        assert_eq!(cells.each_ref().map(Cell::text), ["1.5 KiB", "1.5 ms"]);
+        assert_eq!(cells.each_ref().map(Cell::json), [1536, 1_500_000]);
     }
 }

@@ -12,6 +12,11 @@ const SUBCOMMANDS: &[&[&str]] = &[
     &["sched"],
     &["sched", "list"],
     &["sched", "compare"],
+    &["trace"],
+    &["trace", "convert"],
+    &["trace", "info"],
+    &["trace", "merge"],
+    &["trace", "replay"],
     &["completions"],
     &["man"],
 ];

@@ -10,8 +10,11 @@
 //! followers they are told, and change with it.
 
 use crate::grammar::{GAP, Mode};
-use crate::store::{START, Store, is_rule, rule_of_value};
+use crate::store::{COUNT_MAX, RULE, START, Store, is_rule, rule_of_value};
 use smallvec::SmallVec;
+
+/// So many places are looked for at least.
+const REACH_MIN: usize = 8;
 
 /// One link of the chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,28 +23,34 @@ pub(crate) struct Frame {
     /// Which of its repetitions: in exact mode from here to `hi`. When folding, how many; 0 if not known.
     pub lo: u32,
     /// When folding: how many repetitions are expected; 0 if not known.
-    hi: u32,
+    pub hi: u32,
     /// When folding: how many runs of the node were over when this one began.
-    pass: u32,
+    pub pass: u32,
 }
 
 pub(crate) type Frames = SmallVec<[Frame; 6]>;
 
 /// The chain from the start rule down to the terminal that may come next.
 #[derive(Clone, Debug)]
-struct Follower {
-    frames: Frames,
-    weight: f64,
+pub(crate) struct Follower {
+    pub frames: Frames,
+    pub weight: f64,
 }
 
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub(crate) struct Followers {
     mode: Mode,
-    max: usize,
-    list: Vec<Follower>,
+    pub max: usize,
+    pub list: Vec<Follower>,
+    /// How many are looked for: fewer and fewer while what is found proves wrong at once. Input without structure
+    /// would be searched in vain at every symbol.
+    pub reach: usize,
+    /// Whether what is followed has just been found.
+    pub fresh: bool,
     /// Reused between calls.
     spare: Vec<Follower>,
+    path: Vec<Frame>,
 }
 
 impl Followers {
@@ -50,16 +59,23 @@ impl Followers {
             mode,
             max,
             list: Vec::new(),
+            reach: max,
+            fresh: false,
             spare: Vec::new(),
+            path: Vec::new(),
         }
     }
 
     pub(crate) fn memory(&self) -> usize {
+        let deep = self.list.iter().filter(|f| f.frames.spilled());
+        let frames: usize = deep.map(|f| f.frames.capacity()).sum();
         (self.list.capacity() + self.spare.capacity()) * size_of::<Follower>()
+            + (self.path.capacity() + frames) * size_of::<Frame>()
     }
 
     pub(crate) fn clear(&mut self) {
         self.list.clear();
+        (self.reach, self.fresh) = (self.max, false);
     }
 
     /// Whether nothing is followed.
@@ -87,6 +103,12 @@ impl Followers {
             }
         }
         self.spare = std::mem::replace(&mut self.list, next);
+        if std::mem::take(&mut self.fresh) {
+            self.reach = match self.are_lost() {
+                true => (self.reach / 2).max(REACH_MIN).min(self.max),
+                false => self.max,
+            };
+        }
         self.trim();
     }
 
@@ -103,9 +125,9 @@ impl Followers {
         let mut found = std::mem::take(&mut self.spare);
         for node in store.all_of(store.value(last)) {
             if let Some(frame) = walk.occurrence(node, last) {
-                walk.climb(frame, self.max - found.len(), &mut found);
+                walk.climb(frame, self.reach, &mut self.path, &mut found);
             }
-            if found.len() >= self.max {
+            if found.len() >= self.reach {
                 break;
             }
         }
@@ -113,7 +135,22 @@ impl Followers {
             walk.finish(follower, &mut self.list);
         }
         self.spare = found;
+        self.fresh = !self.list.is_empty();
         self.trim();
+    }
+
+    /// Follows from the very beginning.
+    pub(crate) fn begin(&mut self, store: &Store) {
+        let first = store.rule(START).first;
+        self.list.clear();
+        if !Store::is_end(first) && self.max > 0 {
+            let walk = Walk {
+                store,
+                mode: self.mode,
+            };
+            let frames = SmallVec::from_slice(&[walk.enter(first)]);
+            self.list.push(walk.descend(frames, 1.0));
+        }
     }
 
     /// Drops doubles, and the least of those that are too many.
@@ -122,7 +159,9 @@ impl Followers {
             self.drop_doubles();
             // Those that are left share what is certain: that one of them is right.
             let total: f64 = self.list.iter().map(|f| f.weight).sum();
-            self.list.iter_mut().for_each(|f| f.weight /= total);
+            if total > 0.0 {
+                self.list.iter_mut().for_each(|f| f.weight /= total);
+            }
         }
         if self.list.len() > self.max {
             self.list.sort_by(|a, b| b.weight.total_cmp(&a.weight));
@@ -133,8 +172,9 @@ impl Followers {
     /// When folding, two ways can lead to the same place.
     fn drop_doubles(&mut self) {
         let same = |a: &Follower, b: &Follower| {
-            let nodes = |f: &Follower| f.frames.len();
-            nodes(a) == nodes(b) && a.frames.iter().zip(&b.frames).all(|(x, y)| x.node == y.node)
+            let (a, b) = (&a.frames, &b.frames);
+            // From within: most differ in the terminal already.
+            a.len() == b.len() && a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x.node == y.node)
         };
         let mut at = 1;
         while at < self.list.len() {
@@ -249,8 +289,9 @@ impl Followers {
         }
         for frame in self.frames_of(twin) {
             frame.node = node;
-            frame.lo = frame.lo.saturating_add(count);
-            frame.hi = if exact { frame.hi.saturating_add(count) } else { 0 };
+            let behind = |at: u32| at.saturating_add(count).min(COUNT_MAX);
+            frame.lo = behind(frame.lo);
+            frame.hi = if exact { behind(frame.hi) } else { 0 };
         }
     }
 
@@ -285,16 +326,30 @@ impl Followers {
                 follower.frames[at] = Frame::unknown(instance);
                 continue;
             }
-            // Each repetition of the outer one has its own range; the first stays with this follower.
-            let share = follower.weight / f64::from(outer.hi - outer.lo + 1);
+            let within = |outer: u32, nested: u32| {
+                let before = (outer - 1).saturating_mul(inner);
+                before.saturating_add(nested).min(COUNT_MAX)
+            };
+            if (nested.lo, nested.hi) == (1, inner) {
+                follower.frames[at] = Frame {
+                    lo: within(outer.lo, 1),
+                    hi: within(outer.hi, inner),
+                    ..outer
+                };
+                continue;
+            }
+            // Each repetition of the outer one has its own range; the first stays with this follower. There may be
+            // very many, and no more than the limit would be kept anyway.
+            let share = follower.weight / (f64::from(outer.hi - outer.lo) + 1.0);
             let range = |repetition: u32| Frame {
-                lo: (repetition - 1) * inner + nested.lo,
-                hi: (repetition - 1) * inner + nested.hi,
+                lo: within(repetition, nested.lo),
+                hi: within(repetition, nested.hi),
                 ..outer
             };
             follower.weight = share;
             follower.frames[at] = range(outer.lo);
-            for repetition in outer.lo + 1..=outer.hi {
+            let room = self.max.saturating_sub(more.len());
+            for repetition in (outer.lo + 1..=outer.hi).take(room) {
                 let mut other = follower.clone();
                 other.frames[at] = range(repetition);
                 more.push(other);
@@ -316,23 +371,27 @@ impl Followers {
 
     /// Whether every follower is a chain of places that are there, each in the rule before it.
     pub(crate) fn verify(&self, store: &Store) -> Result<(), String> {
-        for follower in &self.list {
-            let mut rule = START;
-            for frame in &follower.frames {
-                if !store.is_live(frame.node) || store.rule_of(frame.node) != rule {
-                    return Err(format!("a follower is lost: {follower:?}"));
-                }
-                let count = store.node(frame.node).count();
-                let exact = self.mode != Mode::Folding;
-                if exact && !(1 <= frame.lo && frame.lo <= frame.hi && frame.hi <= count) {
-                    return Err(format!("{frame:?} is not within {count} repetitions"));
-                }
-                rule = rule_of_value(store.value(frame.node));
+        let mut followers = self.list.iter();
+        followers.try_for_each(|follower| self.verify_chain(store, &follower.frames))
+    }
+
+    /// The same of one chain.
+    pub(crate) fn verify_chain(&self, store: &Store, frames: &[Frame]) -> Result<(), String> {
+        let mut value = RULE | START;
+        for frame in frames {
+            let lost = !store.is_live(frame.node) || RULE | store.rule_of(frame.node) != value;
+            if lost {
+                return Err(format!("a follower is lost: {frames:?}"));
             }
-            let last = follower.frames.last().map(|f| store.value(f.node));
-            if last.is_none_or(is_rule) {
-                return Err(format!("a follower expects no terminal: {follower:?}"));
+            let count = store.node(frame.node).count();
+            let exact = self.mode != Mode::Folding;
+            if exact && !(1 <= frame.lo && frame.lo <= frame.hi && frame.hi <= count) {
+                return Err(format!("{frame:?} is not within {count} repetitions"));
             }
+            value = store.value(frame.node);
+        }
+        if is_rule(value) {
+            return Err(format!("a follower expects no terminal: {frames:?}"));
         }
         Ok(())
     }
@@ -480,31 +539,34 @@ impl Walk<'_> {
         Some(Frame { node, lo, hi, pass })
     }
 
-    /// Adds the chains that lead from the start rule to a place, `room` at most.
-    fn climb(self, frame: Frame, room: usize, out: &mut Vec<Follower>) {
-        let mut todo: Vec<Frames> = vec![SmallVec::from_slice(&[frame])];
-        let full = out.len() + room;
-        // Innermost first for now.
-        while let Some(frames) = todo.pop() {
-            let top = frames[frames.len() - 1];
+    /// Adds the chains that lead from the start rule to a place, the newest first, until there are `max`.
+    fn climb(self, frame: Frame, max: usize, path: &mut Vec<Frame>, out: &mut Vec<Follower>) {
+        path.clear();
+        path.push(frame);
+        while let Some(top) = path.last() {
             let rule = self.store.rule_of(top.node);
-            if rule == START {
-                out.push(self.rooted(frames));
-                if out.len() == full {
-                    return;
-                }
+            if let Some(instance) = self.store.newest(RULE | rule) {
+                path.push(self.anywhere(instance));
                 continue;
             }
-            let room = full - out.len();
-            let instances: SmallVec<[u32; 8]> =
-                self.store.all_of(crate::store::RULE | rule).take(room).collect();
-            // The newest is to be looked at first.
-            for instance in instances.into_iter().rev() {
-                let mut frames = frames.clone();
-                frames.push(self.anywhere(instance));
-                todo.push(frames);
+            out.push(self.rooted(path));
+            if out.len() >= max {
+                return;
+            }
+            self.sidestep(path);
+        }
+    }
+
+    /// From one way up to the next: to an older instance of the same rule, as near to the start rule as there is
+    /// one. None is left if the path is empty then.
+    fn sidestep(self, path: &mut Vec<Frame>) {
+        while let Some(top) = path.pop().filter(|_| !path.is_empty()) {
+            if let Some(older) = self.store.older(top.node) {
+                path.push(self.anywhere(older));
+                return;
             }
         }
+        path.clear();
     }
 
     /// All repetitions of a node.
@@ -520,13 +582,16 @@ impl Walk<'_> {
         }
     }
 
-    fn rooted(self, mut frames: Frames) -> Follower {
-        frames.reverse();
+    /// A chain, found from within.
+    fn rooted(self, path: &[Frame]) -> Follower {
+        let frames: Frames = path.iter().rev().copied().collect();
         let weight = |f: &Frame| match self.mode {
             Mode::Folding => f64::from(self.store.current(f.node)),
             _ => f64::from(f.hi - f.lo + 1),
         };
-        let weight = frames.iter().map(weight).product();
+        let weight: f64 = frames.iter().map(weight).product();
+        // So that sums stay finite, whatever the counts.
+        let weight = weight.min(1e200);
         Follower { frames, weight }
     }
 }
@@ -683,17 +748,17 @@ mod tests {
     /// S → a d³ e A b A e c, A → c d; all places of d are marked, and one of e (§3.1.4).
     #[test]
     fn weights_count_the_ways_from_the_start_rule() {
-        let mut store = Store::new(true);
+        let mut store = Store::new(Mode::Exact);
         let terminal = |store: &mut Store, letter: char| store.terminal(letter.into());
         let rule = store.add_rule();
         for (into, text) in [(rule, "cd"), (START, "adeAbAec")] {
             for letter in text.chars() {
                 let value = match letter {
-                    'A' => crate::store::RULE | rule,
+                    'A' => RULE | rule,
                     _ => terminal(&mut store, letter),
                 };
                 let last = store.rule(into).last;
-                store.insert(last, crate::store::RULE | into, value, into == START);
+                store.insert(last, RULE | into, value, into == START);
             }
         }
         let d = terminal(&mut store, 'd');
@@ -704,9 +769,32 @@ mod tests {
         let store = &store;
         let walk = Walk { store, mode: Mode::Exact };
         for node in store.all_of(d).chain(store.all_of(e).take(1)) {
-            walk.climb(walk.anywhere(node), 32, &mut followers.list);
+            walk.climb(walk.anywhere(node), 32, &mut Vec::new(), &mut followers.list);
         }
         let predictions = followers.predictions(store);
         assert_eq!(predictions, [('d'.into(), 5.0), ('e'.into(), 1.0)]);
+    }
+
+    /// A rule of one symbol, a⁷, that stands there two thousand million times, becomes that symbol.
+    #[test]
+    fn a_range_that_falls_apart_leaves_no_more_than_the_limit() {
+        let frame = |node, lo, hi| {
+            let pass = 0;
+            Frame { node, lo, hi, pass }
+        };
+        let dissolved = |nested: Frame| {
+            let mut followers = Followers::new(Mode::Exact, 32);
+            let frames = SmallVec::from_slice(&[frame(0, 1, COUNT_MAX), nested]);
+            let weight = 1.0;
+            followers.list.push(Follower { frames, weight });
+            followers.dissolved(0, 1, 7);
+            followers.list
+        };
+        let part = dissolved(frame(1, 2, 3));
+        assert_eq!(part.len(), 33);
+        assert_eq!(part[2].frames[0], frame(0, 16, 17));
+        let whole = dissolved(frame(1, 1, 7));
+        assert_eq!(whole.len(), 1);
+        assert_eq!(whole[0].frames[0], frame(0, 1, COUNT_MAX));
     }
 }

@@ -2,72 +2,71 @@
 //!
 //! When the start rule ends with a repeated rule and what comes is that rule again, symbol by symbol, there is
 //! nothing to learn but the counts. Building it up from its symbols, only to find at its end that it is one more
-//! repetition, would be most of the cost of a periodic stream. So the symbols are put aside as long as the one
-//! follower that is left is right; a whole repetition is one count more. At the first surprise they are
-//! appended like any others.
+//! repetition, would be most of the cost of a periodic stream. So the grammar is left alone as long as the one
+//! follower that is left is right; a whole repetition is one count more. At the first surprise, what has been
+//! passed of the repetition is appended: whole symbols of the rule, not those of the input.
+//!
+//! It is also better: built up anew, part of a repetition can be taken for part of something else.
 
 use crate::followers::{Frame, Frames, begins_repetition};
-use crate::store::Store;
-
-/// More symbols than this are not put aside.
-const ASIDE_MAX: usize = 1 << 16;
+use crate::store::{Store, rule_of_value};
 
 /// A repetition in the making.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Glide {
-    /// Its symbols so far: terminals and how often.
-    aside: Vec<(u32, u32)>,
-    /// Where the last of them is in the rule.
-    place: Frames,
+    /// Where its last symbol is, from the start rule down; nothing if no repetition is in the making.
+    place: Vec<Frame>,
 }
 
 impl Glide {
+    pub(crate) fn at(place: Vec<Frame>) -> Glide {
+        Glide { place }
+    }
+
     pub(crate) fn memory(&self) -> usize {
-        self.aside.capacity() * size_of::<(u32, u32)>()
+        self.place.capacity() * size_of::<Frame>()
+    }
+
+    pub(crate) fn place(&self) -> &[Frame] {
+        &self.place
     }
 
     /// Whether no repetition is in the making.
     pub(crate) fn is_over(&self) -> bool {
-        self.aside.is_empty()
+        self.place.is_empty()
     }
 
-    /// The symbols so far, in order.
-    pub(crate) fn aside(&self) -> impl Iterator<Item = u32> {
-        let times = |&(terminal, count): &(u32, u32)| std::iter::repeat_n(terminal, count as usize);
-        self.aside.iter().flat_map(times)
-    }
-
-    /// Whether a terminal at `place` can be put aside: it must begin a repetition, or go on with one.
+    /// Whether a terminal at `place` can be passed: it must begin a repetition, or go on with one.
     pub(crate) fn takes(&self, store: &Store, place: &Frames) -> bool {
-        match self.is_over() {
-            true => begins_repetition(store, place),
-            false => self.aside.len() < ASIDE_MAX,
-        }
+        !self.is_over() || begins_repetition(store, place)
     }
 
-    /// Puts a terminal aside that has come at `place`. Counts the runs that ended before it, and the repetition
-    /// itself if that is over.
-    pub(crate) fn take(&mut self, store: &mut Store, terminal: u32, place: &Frames) {
+    /// Passes the terminal at `place`. Counts the runs that ended before it, and the repetition itself if that is
+    /// over.
+    pub(crate) fn take(&mut self, store: &mut Store, place: &Frames) {
         if !self.is_over() {
             self.count_ended(store, place);
             if self.place[0] != place[0] {
                 store.prolong(place[0].node, 1);
-                self.aside.clear();
             }
         }
-        match self.aside.last_mut() {
-            Some((last, count)) if *last == terminal => *count += 1,
-            _ => self.aside.push((terminal, 1)),
-        }
-        self.place.clone_from(place);
+        self.place.clear();
+        self.place.extend_from_slice(place);
     }
 
-    /// Ends the glide: gives back what was put aside, after having counted the runs that have not ended.
+    /// Ends the glide: gives the values and counts of what was passed, after having counted the runs that have
+    /// not ended.
     pub(crate) fn end(&mut self, store: &mut Store) -> Vec<(u32, u32)> {
-        if !self.is_over() {
-            count_runs(store, &self.place[1..]);
+        let place = std::mem::take(&mut self.place);
+        let levels = levels(store, &place);
+        let passed = passed(store, &levels);
+        for level in levels {
+            // The first of its rule stands alone for now. It is counted when it becomes part of that.
+            if level.over > 0 && store.rule(level.rule).first != level.node {
+                store.begin_run(level.node, level.over);
+            }
         }
-        std::mem::take(&mut self.aside)
+        passed
     }
 
     /// Counts the runs that were not over at the last place and are at this one.
@@ -76,7 +75,8 @@ impl Glide {
         let same = pairs.take_while(|(was, is)| was == is).count();
         // A node that is repeated once more goes on; what is within it begins again.
         let goes_on = matches!((self.place.get(same), place.get(same)), (Some(a), Some(b)) if a.node == b.node);
-        count_runs(store, &self.place[same + usize::from(goes_on)..]);
+        let ended = same + usize::from(goes_on);
+        count_runs(store, self.place.get(ended..).unwrap_or_default());
     }
 }
 
@@ -84,4 +84,38 @@ fn count_runs(store: &mut Store, ended: &[Frame]) {
     for frame in ended {
         store.begin_run(frame.node, frame.lo);
     }
+}
+
+/// Part of a rule that has been passed: what is before a node, and repetitions of that.
+struct Level {
+    rule: u32,
+    node: u32,
+    over: u32,
+}
+
+/// How far each rule has been passed at a place whose terminal has been passed too.
+fn levels(store: &Store, place: &[Frame]) -> Vec<Level> {
+    let ends = |frame: &Frame| Store::is_end(store.node(frame.node).next);
+    // What is within the first of those that only ends follow has been passed as a whole.
+    let within = place.iter().rev().take_while(|f| ends(f)).count();
+    let whole = (place.len() - within).saturating_sub(1).max(1);
+    let level = |(at, pair): (usize, &[Frame])| Level {
+        rule: rule_of_value(store.value(pair[0].node)),
+        node: pair[1].node,
+        over: pair[1].lo.saturating_sub(u32::from(at + 1 != whole)),
+    };
+    place.windows(2).take(whole).enumerate().map(level).collect()
+}
+
+/// The values and counts of that.
+fn passed(store: &Store, levels: &[Level]) -> Vec<(u32, u32)> {
+    let mut out = Vec::new();
+    for level in levels {
+        let before = store.body(level.rule).take_while(|n| *n != level.node);
+        out.extend(before.map(|n| (store.value(n), store.current(n))));
+        if level.over > 0 {
+            out.push((store.value(level.node), level.over));
+        }
+    }
+    out
 }

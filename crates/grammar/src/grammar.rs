@@ -12,7 +12,13 @@
 
 use crate::followers::{Cursor, Followers};
 use crate::glide::Glide;
-use crate::store::{RULE, START, Store, is_rule, rule_of_value};
+use crate::store::{GAP_VALUE, RULE, START, Store, is_rule, rule_of_value};
+
+/// So many rules deep a symbol is looked for at the end of another one, lest it take for ever in odd grammars.
+const DEPTH_MAX: usize = 64;
+
+/// However many are asked for, no grammar gets more symbols than this.
+pub(crate) const SYMBOLS_MAX: usize = 1 << 25;
 
 /// Stands where part of the input is missing, see [`Grammar::lose_track`]. It is never predicted.
 pub const GAP: u32 = u32::MAX;
@@ -52,11 +58,12 @@ impl Default for Limits {
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub struct Grammar {
-    mode: Mode,
-    limits: Limits,
-    store: Store,
-    followers: Followers,
-    glide: Glide,
+    pub(crate) mode: Mode,
+    pub(crate) limits: Limits,
+    pub(crate) store: Store,
+    pub(crate) followers: Followers,
+    pub(crate) glide: Glide,
+    may_glide: bool,
     /// Nodes whose digram is to be looked at.
     todo: Vec<u32>,
     /// Rules that may be left with one instance.
@@ -81,13 +88,15 @@ impl Grammar {
     }
 
     /// An empty grammar.
-    pub fn with_limits(mode: Mode, limits: Limits) -> Grammar {
+    pub fn with_limits(mode: Mode, mut limits: Limits) -> Grammar {
+        limits.symbols = limits.symbols.min(SYMBOLS_MAX);
         Grammar {
             mode,
             limits,
-            store: Store::new(mode == Mode::Exact),
+            store: Store::new(mode),
             followers: Followers::new(mode, limits.followers),
             glide: Glide::default(),
+            may_glide: true,
             todo: Vec::new(),
             underused: Vec::new(),
             units: Vec::new(),
@@ -98,16 +107,15 @@ impl Grammar {
     pub fn append(&mut self, symbol: u32) {
         assert_ne!(symbol, GAP, "this symbol has a meaning of its own");
         let terminal = self.store.terminal(symbol);
-        if self.mode == Mode::Folding && self.glides(terminal) {
+        if self.glides(terminal) {
             return self.followers.observe(&self.store, terminal);
         }
         self.land();
+        let terminal = self.store.terminal(symbol);
         self.followers.observe(&self.store, terminal);
-        self.extend(terminal);
+        self.extend(terminal, 1);
         self.settle();
-        while self.store.len() > self.limits.symbols {
-            self.forget_oldest();
-        }
+        self.forget_surplus();
         if self.followers.are_lost() {
             self.followers.discover(&self.store);
         }
@@ -117,13 +125,48 @@ impl Grammar {
     /// and what comes next is not taken for a neighbour of what came last.
     pub fn lose_track(&mut self) {
         self.land();
-        let gap = self.store.terminal(GAP);
         let last = self.store.rule(START).last;
-        if !Store::is_end(last) && self.store.value(last) != gap {
-            self.extend(gap);
+        if !Store::is_end(last) && !self.ends_with_gap(last) {
+            self.extend(GAP_VALUE, 1);
             self.settle();
         }
+        self.forget_surplus();
         self.followers.clear();
+    }
+
+    /// The input begins anew, as when a program is run a second time: follows what is remembered from its very
+    /// beginning. What comes next is not taken for a neighbour of what came last.
+    pub fn rewind(&mut self) {
+        self.lose_track();
+        self.followers.begin(&self.store);
+    }
+
+    /// Whether a repetition that changes nothing is passed over, see the module `glide`: for tests.
+    #[doc(hidden)]
+    pub fn set_gliding(&mut self, may_glide: bool) {
+        self.land();
+        self.may_glide = may_glide;
+    }
+
+    fn ends_with_gap(&self, last: u32) -> bool {
+        self.store.value(last) == GAP_VALUE || self.at_the_end_of(last, GAP_VALUE).is_some()
+    }
+
+    /// Keeps to the limit.
+    fn forget_surplus(&mut self) {
+        while self.store.len() > self.limits.symbols {
+            self.forget_oldest();
+        }
+    }
+
+    /// What it keeps of its input.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How large it may get.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// How many symbols all rules have together.
@@ -171,7 +214,7 @@ impl Grammar {
 
     /// All rules with their symbols and counts, by number; rule 0 is the start rule.
     pub fn rules(&self) -> Vec<(u32, Vec<(Symbol, u32)>)> {
-        let live = (0..self.store.rules.len() as u32).filter(|r| self.store.rule_is_live(*r));
+        let live = self.store.live_rules();
         live.map(|rule| (rule, self.body(rule))).collect()
     }
 
@@ -190,6 +233,11 @@ impl Grammar {
 
     /// The input, or what is remembered of it; when folding, with each repetition as it was last.
     pub fn expand(&self) -> Vec<u32> {
+        if !self.glide.is_over() {
+            let mut landed = self.clone();
+            landed.land();
+            return landed.expand();
+        }
         let rules: std::collections::BTreeMap<_, _> = self.rules().into_iter().collect();
         let mut out = Vec::new();
         let mut stack = vec![(START, 0usize, 0u32)];
@@ -207,14 +255,17 @@ impl Grammar {
                 Symbol::Rule(inner) => stack.push((inner, 0, 0)),
             }
         }
-        out.extend(self.glide.aside().map(|t| self.store.symbol(t)));
         out
     }
 
     /// Whether a terminal is part of one more repetition of what the start rule ends with; see [`crate::glide`].
     fn glides(&mut self, terminal: u32) -> bool {
         let last = self.store.rule(START).last;
-        if Store::is_end(last) || self.store.node(last).count() == 1 {
+        if self.mode != Mode::Folding
+            || !self.may_glide
+            || Store::is_end(last)
+            || self.store.node(last).count() == 1
+        {
             return false;
         }
         let place = self.followers.only_place(&self.store, terminal);
@@ -224,58 +275,63 @@ impl Grammar {
         let takes = self.glide.takes(&self.store, place)
             && (!self.glide.is_over() || self.at_the_end_of(last, terminal).is_none());
         if takes {
-            self.glide.take(&mut self.store, terminal, place);
+            self.glide.take(&mut self.store, place);
         }
         takes
     }
 
-    /// Appends what was put aside.
+    /// Appends what has been passed of a repetition that will not be one.
     fn land(&mut self) {
         if self.glide.is_over() {
             return;
         }
-        let aside = self.glide.end(&mut self.store);
+        let passed = self.glide.end(&mut self.store);
         self.store.freeze(true);
-        for (terminal, count) in aside {
-            for _ in 0..count {
-                self.extend(terminal);
-                self.settle();
-            }
+        for (value, count) in passed {
+            debug_assert!(!is_rule(value) || self.store.rule_is_live(rule_of_value(value)));
+            self.extend(value, count);
+            self.settle();
         }
         self.store.freeze(false);
     }
 
-    /// Puts a terminal behind the start rule.
-    fn extend(&mut self, terminal: u32) {
+    /// Puts a value behind the start rule, `count` times: more than once only when folding.
+    fn extend(&mut self, value: u32, count: u32) {
         let last = self.store.rule(START).last;
         if !Store::is_end(last) && self.mode != Mode::Sequitur {
-            if self.store.value(last) == terminal {
-                return self.repeat(last);
+            if self.store.value(last) == value {
+                return self.repeat(last, count);
             }
             if self.mode == Mode::Folding
-                && let Some(deep) = self.at_the_end_of(last, terminal)
+                && let Some(deep) = self.at_the_end_of(last, value)
             {
-                return self.store.prolong(deep, 1);
+                return self.store.prolong(deep, count);
             }
         }
-        self.store.insert(last, RULE | START, terminal, true);
+        let node = self.store.insert(last, RULE | START, value, true);
+        if count > 1 {
+            self.store.prolong(node, count - 1);
+        }
         self.look_at(last);
     }
 
-    fn repeat(&mut self, node: u32) {
+    fn repeat(&mut self, node: u32, more: u32) {
         if self.mode == Mode::Folding {
-            return self.store.prolong(node, 1);
+            return self.store.prolong(node, more);
         }
         let prev = self.store.node(node).prev;
         self.store.forget_digram(prev);
         let count = self.store.node(node).count();
-        self.store.set_count(node, count.saturating_add(1));
+        self.store.set_count(node, count.saturating_add(more));
         self.look_at(prev);
     }
 
     /// The node of this value with which what `node` stands for ends.
     fn at_the_end_of(&self, mut node: u32, value: u32) -> Option<u32> {
-        while is_rule(self.store.value(node)) {
+        for _ in 0..DEPTH_MAX {
+            if !is_rule(self.store.value(node)) {
+                break;
+            }
             node = self.store.rule(rule_of_value(self.store.value(node))).last;
             if self.store.value(node) == value {
                 return Some(node);
@@ -584,7 +640,21 @@ impl Grammar {
         if (symbols, digrams.len()) != (self.store.len(), self.store.digrams()) {
             return Err("symbols or digrams are lost".to_owned());
         }
+        self.verify_glide()?;
         self.followers.verify(&self.store)
+    }
+
+    /// Whether the repetition in the making, if there is one, is one of what the start rule ends with.
+    fn verify_glide(&self) -> Result<(), String> {
+        let place = self.glide.place();
+        let Some(first) = place.first() else {
+            return Ok(());
+        };
+        let repeated = self.store.runs(first.node).is_some();
+        if !repeated || first.node != self.store.rule(START).last || place.len() < 2 {
+            return Err(format!("{place:?} is no repetition in the making"));
+        }
+        self.followers.verify_chain(&self.store, place)
     }
 
     fn verify_rule(&self, rule: u32, body: &[u32]) -> Result<(), String> {

@@ -22,9 +22,14 @@ mod followers;
 mod glide;
 mod grammar;
 mod runs;
+mod save;
 mod series;
 mod store;
+mod table;
 
 pub use followers::Cursor;
 pub use grammar::{GAP, Grammar, Limits, Mode, Symbol};
+pub use save::LoadError;
+#[doc(hidden)]
+pub use save::fuzzing;
 pub use series::{DISTINCT_MAX, Series, Spread};

@@ -9,14 +9,14 @@ use crate::series::Series;
 #[derive(Clone, Debug)]
 pub(crate) struct Runs {
     /// That of the last time, which may still be growing.
-    current: u32,
+    pub current: u32,
     /// The least and the greatest of those before.
-    least: u32,
-    most: u32,
+    pub least: u32,
+    pub most: u32,
     /// How many there were before.
-    passes: u32,
+    pub passes: u32,
     /// Those before, once they differ.
-    counts: Option<Box<Series>>,
+    pub counts: Option<Box<Series>>,
 }
 
 impl Default for Runs {
@@ -36,6 +36,11 @@ impl Runs {
     pub(crate) fn memory(&self) -> usize {
         let of = |counts: &Box<Series>| size_of::<Series>() + counts.memory();
         self.counts.as_ref().map_or(0, of)
+    }
+
+    /// Whether the order of the counts is learned.
+    pub(crate) fn learns(&self) -> bool {
+        self.counts.as_ref().is_some_and(|counts| counts.learns())
     }
 
     pub(crate) fn current(&self) -> u32 {
@@ -58,13 +63,14 @@ impl Runs {
     }
 
     /// The last run is over, and another one has come to `count`.
-    pub(crate) fn begin(&mut self, count: u32) {
+    /// Whether their order may be learned is not for the runs of one place to decide.
+    pub(crate) fn begin(&mut self, count: u32, may_learn: bool) {
         let over = self.current;
         if let Some(counts) = &mut self.counts {
             counts.observe(u64::from(over));
         } else if self.passes > 0 && over != self.most {
             let before = self.passes.min(8) as usize;
-            let mut counts = Series::default();
+            let mut counts = if may_learn { Series::default() } else { Series::of_statistics() };
             for _ in 0..before {
                 counts.observe(u64::from(self.most));
             }
@@ -115,11 +121,11 @@ impl Runs {
         }
         if target == 0 {
             // The longer it has gone on, the longer it will.
-            return f64::from(done) / f64::from(done + 1);
+            return f64::from(done) / (f64::from(done) + 1.0);
         }
         let sure = self.confidence();
-        let width = f64::from(most - least + 1);
-        let left = f64::from((most + 1).saturating_sub(done.max(least)));
+        let width = f64::from(most - least) + 1.0;
+        let left = (f64::from(most) + 1.0 - f64::from(done.max(least))).max(0.0);
         let spread = (1.0 - sure) / width;
         let reaches = sure * one_if(target >= done) + spread * left;
         if reaches == 0.0 {
@@ -133,11 +139,32 @@ impl Runs {
     fn confidence(&self) -> f64 {
         match &self.counts {
             Some(counts) => counts.confidence(),
-            None => f64::from(self.passes + 1) / f64::from(self.passes.saturating_add(2)),
+            None => f64::from(self.passes.saturating_add(1)) / f64::from(self.passes.saturating_add(2)),
         }
     }
 }
 
 fn one_if(condition: bool) -> f64 {
     f64::from(u8::from(condition))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_counts_are_counts_like_others() {
+        const MOST: u32 = u32::MAX;
+        let mut runs = Runs::default();
+        for count in [MOST, 1, MOST, MOST, 2] {
+            runs.prolong(MOST);
+            runs.multiply(MOST);
+            runs.begin(count, true);
+            for (done, target) in [(0, 0), (MOST, 0), (MOST, MOST), (1, MOST), (MOST, 1)] {
+                let likely = runs.goes_on(done, target);
+                assert!((0.0..=1.0).contains(&likely), "{likely} after {done} of {target}");
+            }
+        }
+        assert!(runs.target() >= 1);
+    }
 }

@@ -18,13 +18,13 @@ const TRIES_MAX: u32 = 64;
 /// See the module's header.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    state: State,
-    tries: u32,
-    hits: u32,
+    pub(crate) state: State,
+    pub(crate) tries: u32,
+    pub(crate) hits: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-enum State {
+pub(crate) enum State {
     #[default]
     Empty,
     One {
@@ -37,11 +37,11 @@ enum State {
 
 /// Few different values, in an order that can be learned.
 #[derive(Clone, Debug)]
-struct Few {
+pub(crate) struct Few {
     /// With the number of times each was seen.
-    values: Vec<(u64, u32)>,
-    grammar: Grammar,
-    spread: Spread,
+    pub values: Vec<(u64, u32)>,
+    pub grammar: Grammar,
+    pub spread: Spread,
 }
 
 /// What is known of values that are too many to be learned one by one.
@@ -52,7 +52,7 @@ pub struct Spread {
     /// The mean.
     pub mean: f64,
     /// The sum of squared distances from the mean.
-    squares: f64,
+    pub(crate) squares: f64,
     /// The least.
     pub least: u64,
     /// The greatest.
@@ -77,13 +77,25 @@ impl Default for Spread {
 impl Spread {
     /// Adds a value (Welford's method).
     pub fn add(&mut self, value: u64) {
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         let distance = value as f64 - self.mean;
         self.mean += distance / self.count as f64;
         self.squares += distance * (value as f64 - self.mean);
         self.least = self.least.min(value);
         self.greatest = self.greatest.max(value);
         self.last = value;
+    }
+
+    /// The spread of values of which this is known.
+    pub fn from_parts(count: u64, mean: f64, variance: f64, extent: (u64, u64), last: u64) -> Spread {
+        Spread {
+            count,
+            mean,
+            squares: variance * count as f64,
+            least: extent.0,
+            greatest: extent.1,
+            last,
+        }
     }
 
     /// The variance.
@@ -93,6 +105,19 @@ impl Spread {
 }
 
 impl Series {
+    /// A series that learns no order, only statistics: it is small.
+    pub(crate) fn of_statistics() -> Series {
+        Series {
+            state: State::Many(Box::default()),
+            ..Series::default()
+        }
+    }
+
+    /// Whether the order of the values is learned.
+    pub(crate) fn learns(&self) -> bool {
+        matches!(self.state, State::Few(_))
+    }
+
     /// Takes the next value.
     pub fn observe(&mut self, value: u64) {
         if let Some(expected) = self.predict() {
@@ -117,6 +142,7 @@ impl Series {
             State::Empty => None,
             State::One { value, .. } => Some(*value),
             State::Few(few) => Some(few.nth(n)),
+            State::Many(spread) if spread.count == 0 => None,
             State::Many(spread) => Some(spread.mean.round() as u64),
         }
     }
@@ -125,10 +151,10 @@ impl Series {
     pub fn nth_after(&self, value: u64, n: usize) -> u64 {
         match &self.state {
             State::Few(few) => few.nth_after(value, n),
-            State::Many(spread) => spread.mean.round() as u64,
+            State::Many(spread) if spread.count > 0 => spread.mean.round() as u64,
             // One that differs from many is the exception.
             State::One { value, times } if *times > 1 => *value,
-            State::Empty | State::One { .. } => value,
+            State::Empty | State::One { .. } | State::Many(_) => value,
         }
     }
 
@@ -177,14 +203,15 @@ impl State {
 }
 
 impl Few {
+    pub(crate) const LIMITS: Limits = Limits {
+        symbols: SYMBOLS_MAX,
+        followers: 16,
+    };
+
     fn new(value: u64, times: u32, new: u64) -> Few {
-        let limits = Limits {
-            symbols: SYMBOLS_MAX,
-            followers: 16,
-        };
         let mut few = Few {
             values: Vec::new(),
-            grammar: Grammar::with_limits(Mode::Exact, limits),
+            grammar: Grammar::with_limits(Mode::Exact, Few::LIMITS),
             spread: Spread::default(),
         };
         // A grammar counts repetitions; a thousand say no more than a few.
@@ -200,7 +227,7 @@ impl Few {
             self.values.push((value, 0));
             self.values.len() - 1
         });
-        self.values[symbol].1 += 1;
+        self.values[symbol].1 = self.values[symbol].1.saturating_add(1);
         self.spread.add(value);
         self.grammar.append(symbol as u32);
         self.values.len() <= DISTINCT_MAX

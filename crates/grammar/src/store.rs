@@ -4,7 +4,9 @@
 //! to the rule itself, and the list of all symbols of its value, which is how every place is found where a
 //! terminal, or an instance of a rule, stands. Nothing here decides anything: see [`crate::grammar`].
 
+use crate::grammar::{GAP, Mode};
 use crate::runs::Runs;
+use crate::table::{NODES_MAX, Table, spread};
 use presagio_core::IdHashMap;
 
 /// The name of nothing.
@@ -15,6 +17,12 @@ pub(crate) const RULE: u32 = 1 << 31;
 
 /// The rule that stands for the whole input.
 pub(crate) const START: u32 = 0;
+
+/// Symbols below this are their own values. The others, which few inputs have, are numbered from here on.
+const FAR: u32 = 1 << 30;
+
+/// The value of a gap.
+pub(crate) const GAP_VALUE: u32 = RULE - 1;
 
 pub(crate) fn is_rule(value: u32) -> bool {
     value & RULE != 0
@@ -29,7 +37,8 @@ pub(crate) fn rule_of_value(value: u32) -> u32 {
 pub(crate) struct Node {
     /// A terminal, or a rule; NONE if the node is free.
     pub value: u32,
-    /// How often it stands here, and in the top bit whether that is in the start rule.
+    /// How often it stands here; when folding 1, or two more than the number of its [`Runs`]. In the top bit
+    /// whether it is in the start rule.
     count: u32,
     pub prev: u32,
     pub next: u32,
@@ -40,6 +49,9 @@ pub(crate) struct Node {
 
 /// Of a count: the node is in the start rule.
 const IN_START: u32 = 1 << 31;
+
+/// Counts stop here.
+pub(crate) const COUNT_MAX: u32 = IN_START - 1;
 
 impl Node {
     /// How often it stands here; when folding, [`Runs`] has more to say if it is not 1.
@@ -63,43 +75,75 @@ pub(crate) struct Rule {
     head: u32,
 }
 
-/// A terminal: what it stands for, and where it occurs.
-#[derive(Clone, Copy, Debug)]
-struct Terminal {
-    symbol: u32,
-    head: u32,
-}
-
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub nodes: Vec<Node>,
     free_nodes: u32,
     pub rules: Vec<Rule>,
-    free_rules: Vec<u32>,
-    terminals: Vec<Terminal>,
-    numbers: IdHashMap<u32, u32>,
+    free_rules: u32,
+    /// The newest node of each terminal that occurs.
+    heads: Table,
+    digrams: Table,
+    /// Symbols that are not their own values; see [`FAR`].
+    far: Far,
     /// Of nodes that have ever been repeated, when folding.
-    runs: IdHashMap<u32, Runs>,
-    digrams: Digrams,
-    /// Whether counts make a difference between digrams.
-    counts_matter: bool,
+    runs: Vec<Runs>,
+    free_runs: Vec<u32>,
+    /// How many of them have learned an order; see [`Store::may_learn`].
+    learned: usize,
+    mode: Mode,
     frozen: bool,
     len: usize,
 }
 
+/// The symbols that are too large to be their own values.
+#[derive(Clone, Debug, Default)]
+struct Far {
+    symbols: Vec<u32>,
+    free: Vec<u32>,
+    numbers: IdHashMap<u32, u32>,
+}
+
+impl Far {
+    fn memory(&self) -> usize {
+        (self.symbols.capacity() + self.free.capacity()) * size_of::<u32>()
+            + self.numbers.capacity() * (size_of::<(u32, u32)>() + 1)
+    }
+
+    fn number(&mut self, symbol: u32) -> u32 {
+        *self.numbers.entry(symbol).or_insert_with(|| match self.free.pop() {
+            Some(number) => {
+                self.symbols[number as usize] = symbol;
+                number
+            }
+            None => {
+                self.symbols.push(symbol);
+                self.symbols.len() as u32 - 1
+            }
+        })
+    }
+
+    fn forget(&mut self, number: u32) {
+        self.numbers.remove(&self.symbols[number as usize]);
+        self.free.push(number);
+    }
+}
+
 impl Store {
-    pub(crate) fn new(counts_matter: bool) -> Store {
+    pub(crate) fn new(mode: Mode) -> Store {
         let mut store = Store {
             nodes: Vec::new(),
             free_nodes: NONE,
             rules: Vec::new(),
-            free_rules: Vec::new(),
-            terminals: Vec::new(),
-            numbers: IdHashMap::default(),
-            runs: IdHashMap::default(),
-            digrams: Digrams::default(),
-            counts_matter,
+            free_rules: NONE,
+            heads: Table::default(),
+            digrams: Table::default(),
+            far: Far::default(),
+            runs: Vec::new(),
+            free_runs: Vec::new(),
+            learned: 0,
+            mode,
             frozen: false,
             len: 0,
         };
@@ -115,37 +159,41 @@ impl Store {
 
     /// Bytes of memory, all in.
     pub(crate) fn memory(&self) -> usize {
-        let runs: usize = self.runs.values().map(Runs::memory).sum();
+        let series: usize = self.runs.iter().map(Runs::memory).sum();
         self.nodes.capacity() * size_of::<Node>()
             + self.rules.capacity() * size_of::<Rule>()
-            + self.free_rules.capacity() * size_of::<u32>()
-            + self.terminals.capacity() * size_of::<Terminal>()
-            + self.numbers.capacity() * (size_of::<(u32, u32)>() + 1)
-            + self.runs.capacity() * (size_of::<(u32, Runs)>() + 1)
-            + runs
+            + self.heads.memory()
             + self.digrams.memory()
+            + self.far.memory()
+            + self.runs.capacity() * size_of::<Runs>()
+            + self.free_runs.capacity() * size_of::<u32>()
+            + series
     }
 
-    /// The number of a terminal, a new one if it was never seen.
+    /// The value of a symbol of the input. It is good until nodes are freed, unless one has it.
     pub(crate) fn terminal(&mut self, symbol: u32) -> u32 {
-        let fresh = self.terminals.len() as u32;
-        let number = *self.numbers.entry(symbol).or_insert(fresh);
-        if number == fresh {
-            assert!(fresh < RULE, "too many different symbols: 2^31");
-            let head = NONE;
-            self.terminals.push(Terminal { symbol, head });
+        match symbol {
+            GAP => GAP_VALUE,
+            near if near < FAR => near,
+            far => FAR + self.far.number(far),
         }
-        number
     }
 
-    /// The number of a terminal, if it was ever seen.
+    /// The value of a symbol, if it may occur.
     pub(crate) fn known_terminal(&self, symbol: u32) -> Option<u32> {
-        self.numbers.get(&symbol).copied()
+        match symbol < FAR {
+            true => Some(symbol),
+            false => self.far.numbers.get(&symbol).map(|number| FAR + number),
+        }
     }
 
     /// What a terminal stands for.
     pub(crate) fn symbol(&self, terminal: u32) -> u32 {
-        self.terminals[terminal as usize].symbol
+        match terminal {
+            GAP_VALUE => GAP,
+            near if near < FAR => near,
+            far => self.far.symbols[(far - FAR) as usize],
+        }
     }
 
     #[inline]
@@ -212,6 +260,12 @@ impl Store {
         (head != NONE).then_some(head)
     }
 
+    /// The next older node of the same value.
+    pub(crate) fn older(&self, node: u32) -> Option<u32> {
+        let older = self.node(node).older;
+        (older != NONE).then_some(older)
+    }
+
     /// The only instance of a rule, if there is one node of it.
     pub(crate) fn sole_instance(&self, rule: u32) -> Option<u32> {
         let head = self.rule(rule).head;
@@ -233,14 +287,18 @@ impl Store {
 
     /// Makes a rule without a body.
     pub(crate) fn add_rule(&mut self) -> u32 {
-        let rule = self.free_rules.pop().unwrap_or_else(|| {
-            let rule = self.rules.len() as u32;
-            assert!(rule < RULE - 1, "too many rules: 2^31");
-            let (first, last, head) = (0, 0, NONE);
-            grow(&mut self.rules);
-            self.rules.push(Rule { first, last, head });
-            rule
-        });
+        let rule = match self.free_rules {
+            NONE => {
+                let (first, last, head) = (0, 0, NONE);
+                grow(&mut self.rules);
+                self.rules.push(Rule { first, last, head });
+                self.rules.len() as u32 - 1
+            }
+            free => {
+                self.free_rules = self.rule(free).last;
+                free
+            }
+        };
         let (first, last, head) = (RULE | rule, RULE | rule, NONE);
         self.rules[rule as usize] = Rule { first, last, head };
         rule
@@ -248,9 +306,9 @@ impl Store {
 
     /// Forgets a rule that has no body and no instances any more.
     pub(crate) fn free_rule(&mut self, rule: u32) {
-        let (first, last, head) = (RULE | rule, RULE | rule, NONE);
+        let (first, last, head) = (RULE | rule, self.free_rules, NONE);
         self.rules[rule as usize] = Rule { first, last, head };
-        self.free_rules.push(rule);
+        self.free_rules = rule;
     }
 
     /// Whether a rule is in use.
@@ -258,8 +316,26 @@ impl Store {
         rule == START || self.rule(rule).head != NONE
     }
 
+    /// The rules that are in use, the start rule first.
+    pub(crate) fn live_rules(&self) -> impl Iterator<Item = u32> {
+        (0..self.rules.len() as u32).filter(|r| self.rule_is_live(*r))
+    }
+
     /// Puts a new node between two that are neighbours, or a rule's end.
     pub(crate) fn insert(&mut self, prev: u32, next: u32, value: u32, in_start: bool) -> u32 {
+        let node = self.insert_unlisted(prev, next, value, in_start);
+        self.enlist(node);
+        node
+    }
+
+    /// The same, but it is not in the list of its value yet.
+    pub(crate) fn insert_unlisted(
+        &mut self,
+        prev: u32,
+        next: u32,
+        value: u32,
+        in_start: bool,
+    ) -> u32 {
         let node = self.allocate();
         self.nodes[node as usize] = Node {
             value,
@@ -271,7 +347,6 @@ impl Store {
         };
         self.link(prev, node);
         self.link(node, next);
-        self.enlist(node);
         self.len += 1;
         node
     }
@@ -298,7 +373,7 @@ impl Store {
     /// Sets how often a node stands there.
     pub(crate) fn set_count(&mut self, node: u32, count: u32) {
         let node = &mut self.nodes[node as usize];
-        node.count = count.min(IN_START - 1) | node.count & IN_START;
+        node.count = count.min(COUNT_MAX) | node.count & IN_START;
     }
 
     /// Makes two links neighbours.
@@ -319,7 +394,7 @@ impl Store {
     /// Frees a node that no body has any more.
     pub(crate) fn free(&mut self, node: u32) {
         self.delist(node);
-        self.runs.remove(&node);
+        self.take_runs(node);
         let freed = &mut self.nodes[node as usize];
         freed.value = NONE;
         freed.next = self.free_nodes;
@@ -339,11 +414,53 @@ impl Store {
         self.enlist(node);
     }
 
-    /// The history of a node that has been repeated.
+    /// Where the history of a node is that has been repeated, when folding.
+    #[inline]
+    fn runs_at(&self, node: u32) -> Option<usize> {
+        let at = self.node(node).count().checked_sub(2)?;
+        (self.mode == Mode::Folding).then_some(at as usize)
+    }
+
+    /// The history of a node that has been repeated, when folding.
     #[inline]
     pub(crate) fn runs(&self, node: u32) -> Option<&Runs> {
-        // A look at the node is cheaper than one into the map.
-        (self.node(node).count() > 1).then(|| self.runs.get(&node))?
+        self.runs_at(node).map(|at| &self.runs[at])
+    }
+
+    /// The same, made if there is none.
+    fn runs_mut(&mut self, node: u32) -> &mut Runs {
+        let at = self.runs_at(node).unwrap_or_else(|| {
+            let at = self.free_runs.pop().unwrap_or_else(|| {
+                grow(&mut self.runs);
+                self.runs.push(Runs::default());
+                self.runs.len() as u32 - 1
+            });
+            self.set_count(node, at + 2);
+            at as usize
+        });
+        &mut self.runs[at]
+    }
+
+    /// Takes the history of a node away.
+    fn take_runs(&mut self, node: u32) -> Option<Runs> {
+        let at = self.runs_at(node)?;
+        self.free_runs.push(at as u32);
+        self.set_count(node, 1);
+        let runs = std::mem::take(&mut self.runs[at]);
+        self.learned -= usize::from(runs.learns());
+        Some(runs)
+    }
+
+    /// Gives a node, which has none, a history.
+    pub(crate) fn set_runs(&mut self, node: u32, runs: Runs) {
+        self.learned += usize::from(runs.learns());
+        *self.runs_mut(node) = runs;
+    }
+
+    /// Whether one more order of trip counts may be learned. That takes a kilobyte or two, where a symbol takes
+    /// forty bytes: in an input without loops, where chance makes some, it would be most of the memory.
+    fn may_learn(&self) -> bool {
+        self.learned < 16 + self.len / 512
     }
 
     /// Whether trip counts of places in rules are left as they are: they have been counted already.
@@ -353,8 +470,12 @@ impl Store {
 
     /// Counts that another run of a node, which has been repeated before, has come to `count`.
     pub(crate) fn begin_run(&mut self, node: u32, count: u32) {
-        if let Some(runs) = self.runs.get_mut(&node) {
-            runs.begin(count);
+        let may_learn = self.may_learn();
+        if let Some(at) = self.runs_at(node) {
+            let runs = &mut self.runs[at];
+            let learned = usize::from(runs.learns());
+            runs.begin(count, may_learn);
+            self.learned = self.learned + usize::from(runs.learns()) - learned;
         }
     }
 
@@ -363,18 +484,16 @@ impl Store {
         if self.frozen && !self.node(node).is_in_start() {
             return;
         }
-        self.set_count(node, 2);
-        let runs = self.runs.entry(node).or_default();
-        runs.prolong(more);
+        self.runs_mut(node).prolong(more);
     }
 
     /// A node, which is about to go, stood where another one stands from now on: adds its last run, if either has
     /// ever been repeated.
     pub(crate) fn inherit(&mut self, node: u32, from: u32) {
-        let count = self.runs.remove(&from).map_or(1, |runs| runs.current());
+        let count = self.take_runs(from).map_or(1, |runs| runs.current());
         if !self.frozen && (count > 1 || self.node(node).count() > 1) {
-            self.set_count(node, 2);
-            self.runs.entry(node).or_default().begin(count);
+            self.runs_mut(node);
+            self.begin_run(node, count);
         }
     }
 
@@ -382,8 +501,7 @@ impl Store {
     pub(crate) fn inherit_within(&mut self, node: u32, inner: u32) {
         let times = self.current(inner);
         if times > 1 {
-            self.set_count(node, 2);
-            self.runs.entry(node).or_default().multiply(times);
+            self.runs_mut(node).multiply(times);
         }
     }
 
@@ -402,9 +520,9 @@ impl Store {
     pub(crate) fn enter_digram(&mut self, node: u32) {
         let hash = self.digram(node).hash();
         let nodes = &self.nodes;
-        let counts_matter = self.counts_matter;
+        let exact = self.mode == Mode::Exact;
         self.digrams
-            .insert(hash, node, |other| digram(nodes, other, counts_matter).hash());
+            .insert(hash, node, |other| digram(nodes, other, exact).hash());
     }
 
     /// Takes out the digram at a link, if there is one and it is the one that is indexed.
@@ -414,18 +532,35 @@ impl Store {
         }
         let hash = self.digram(link).hash();
         let nodes = &self.nodes;
-        let counts_matter = self.counts_matter;
+        let exact = self.mode == Mode::Exact;
         self.digrams
-            .remove(hash, link, |other| digram(nodes, other, counts_matter).hash());
+            .remove(hash, link, |other| digram(nodes, other, exact).hash());
+    }
+
+    /// Whether the digram at `node` is indexed there.
+    pub(crate) fn is_indexed(&self, node: u32) -> bool {
+        !Store::is_end(self.node(node).next) && self.find_digram(node) == Some(node)
+    }
+
+    /// Enters the digram at `node`, if there is one; false if it is there already.
+    pub(crate) fn index_if_new(&mut self, node: u32) -> bool {
+        if Store::is_end(self.node(node).next) {
+            return true;
+        }
+        let is_new = self.find_digram(node).is_none();
+        if is_new {
+            self.enter_digram(node);
+        }
+        is_new
     }
 
     /// How many digrams are indexed.
     pub(crate) fn digrams(&self) -> usize {
-        self.digrams.len
+        self.digrams.len()
     }
 
     fn digram(&self, node: u32) -> Digram {
-        digram(&self.nodes, node, self.counts_matter)
+        digram(&self.nodes, node, self.mode == Mode::Exact)
     }
 
     fn allocate(&mut self) -> u32 {
@@ -435,7 +570,7 @@ impl Store {
             return node;
         }
         let node = self.nodes.len() as u32;
-        assert!(node < RULE - 1, "too many symbols: 2^31");
+        assert!(node < NODES_MAX, "too many symbols: 2^26");
         grow(&mut self.nodes);
         self.nodes.push(Node {
             value: NONE,
@@ -449,20 +584,38 @@ impl Store {
     }
 
     fn head(&self, value: u32) -> u32 {
-        match is_rule(value) {
-            true => self.rule(rule_of_value(value)).head,
-            false => self.terminals[value as usize].head,
+        if is_rule(value) {
+            return self.rule(rule_of_value(value)).head;
+        }
+        let found = self
+            .heads
+            .find(spread(value.into()), |node| self.value(node) == value);
+        found.unwrap_or(NONE)
+    }
+
+    /// The newest node of a value, which was `old`, is `new`; either can be none.
+    fn set_head(&mut self, value: u32, old: u32, new: u32) {
+        if is_rule(value) {
+            self.rules[rule_of_value(value) as usize].head = new;
+            return;
+        }
+        let hash = spread(value.into());
+        let nodes = &self.nodes;
+        let hash_of = |node: u32| spread(nodes[node as usize].value.into());
+        match (old, new) {
+            (NONE, new) => self.heads.insert(hash, new, hash_of),
+            (old, NONE) => {
+                self.heads.remove(hash, old, hash_of);
+                if (FAR..GAP_VALUE).contains(&value) {
+                    self.far.forget(value - FAR);
+                }
+            }
+            (old, new) => self.heads.exchange(hash, old, new),
         }
     }
 
-    fn set_head(&mut self, value: u32, head: u32) {
-        match is_rule(value) {
-            true => self.rules[rule_of_value(value) as usize].head = head,
-            false => self.terminals[value as usize].head = head,
-        }
-    }
-
-    fn enlist(&mut self, node: u32) {
+    /// Puts a node into the list of its value, as the newest.
+    pub(crate) fn enlist(&mut self, node: u32) {
         let value = self.value(node);
         let head = self.head(value);
         if head != NONE {
@@ -470,7 +623,7 @@ impl Store {
         }
         let listed = &mut self.nodes[node as usize];
         (listed.older, listed.newer) = (head, NONE);
-        self.set_head(value, node);
+        self.set_head(value, head, node);
     }
 
     fn delist(&mut self, node: u32) {
@@ -481,7 +634,7 @@ impl Store {
             ..
         } = *self.node(node);
         if newer == NONE {
-            self.set_head(value, older);
+            self.set_head(value, node, older);
         } else {
             self.nodes[newer as usize].older = older;
         }
@@ -491,10 +644,10 @@ impl Store {
     }
 }
 
-/// Makes room for one more by an eighth, not by doubling: these lists are most of what a grammar takes.
+/// Makes room for one more by a sixteenth, not by doubling: these lists are most of what a grammar takes.
 fn grow<T>(list: &mut Vec<T>) {
     if list.len() == list.capacity() {
-        list.reserve_exact(list.len() / 8 + 16);
+        list.reserve_exact(list.len() / 16 + 4);
     }
 }
 
@@ -506,10 +659,10 @@ struct Digram {
 }
 
 #[inline]
-fn digram(nodes: &[Node], node: u32, counts_matter: bool) -> Digram {
+fn digram(nodes: &[Node], node: u32, exact: bool) -> Digram {
     let a = &nodes[node as usize];
     let b = &nodes[a.next as usize];
-    let counts = if counts_matter {
+    let counts = if exact {
         (a.count(), b.count())
     } else {
         (1, 1)
@@ -523,91 +676,8 @@ fn digram(nodes: &[Node], node: u32, counts_matter: bool) -> Digram {
 impl Digram {
     #[inline]
     fn hash(self) -> u64 {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let values = u64::from(self.values.0) << 32 | u64::from(self.values.1);
         let counts = u64::from(self.counts.0) << 32 | u64::from(self.counts.1);
-        let mixed = (values.wrapping_mul(ODD) ^ counts).wrapping_mul(ODD);
-        mixed ^ (mixed >> 32)
-    }
-}
-
-/// A table of nodes, open and probed in line: the keys are in the nodes.
-#[derive(Clone, Debug, Default)]
-struct Digrams {
-    slots: Vec<u32>,
-    len: usize,
-}
-
-impl Digrams {
-    fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<u32>()
-    }
-
-    #[inline]
-    fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
-        if self.len == 0 {
-            return None;
-        }
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        loop {
-            match self.slots[at] {
-                NONE => return None,
-                node if same(node) => return Some(node),
-                _ => at = (at + 1) & mask,
-            }
-        }
-    }
-
-    fn insert(&mut self, hash: u64, node: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.len + 1) * 8 > self.slots.len() * 7 {
-            self.double(hash_of);
-        }
-        self.place(hash, node);
-        self.len += 1;
-    }
-
-    fn place(&mut self, hash: u64, node: u32) {
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        while self.slots[at] != NONE {
-            at = (at + 1) & mask;
-        }
-        self.slots[at] = node;
-    }
-
-    fn double(&mut self, hash_of: impl Fn(u32) -> u64) {
-        let size = (self.slots.len() * 2).max(16);
-        let old = std::mem::replace(&mut self.slots, vec![NONE; size]);
-        for node in old.into_iter().filter(|n| *n != NONE) {
-            self.place(hash_of(node), node);
-        }
-    }
-
-    /// Takes `node` out if it is there, and closes the gap.
-    fn remove(&mut self, hash: u64, node: u32, hash_of: impl Fn(u32) -> u64) {
-        if self.len == 0 {
-            return;
-        }
-        let mask = self.slots.len() - 1;
-        let mut gap = hash as usize & mask;
-        while self.slots[gap] != node {
-            if self.slots[gap] == NONE {
-                return;
-            }
-            gap = (gap + 1) & mask;
-        }
-        self.len -= 1;
-        let mut at = (gap + 1) & mask;
-        while self.slots[at] != NONE {
-            let home = hash_of(self.slots[at]) as usize & mask;
-            // Whether the gap lies on the way from its home to where it is.
-            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(gap) & mask) {
-                self.slots[gap] = self.slots[at];
-                gap = at;
-            }
-            at = (at + 1) & mask;
-        }
-        self.slots[gap] = NONE;
+        spread(values ^ counts.rotate_left(17).wrapping_mul(0xff51_afd7_ed55_8ccd))
     }
 }

@@ -1,19 +1,10 @@
 //! Loops whose trip counts change, when folding: the grammar does not grow, and what happens within the loop
 //! is predicted as if nothing had changed.
 
+mod shared;
+
 use presagio_grammar::{Grammar, Mode};
-
-/// A stream of numbers without pattern, the same in every run.
-struct Noise(u64);
-
-impl Noise {
-    fn below(&mut self, limit: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as u32 % limit
-    }
-}
+use shared::Noise;
 
 /// How many of the symbols from `from` on were the likeliest prediction, and how large the grammar was at most.
 fn follow(input: &[u32], from: usize) -> (usize, usize) {
@@ -132,4 +123,72 @@ fn a_gap_is_forgotten_within_one_iteration() {
         assert_eq!(grammar.predictions()[0].0, symbol, "at {number}");
         grammar.append(symbol);
     }
+}
+
+/// Symbols, and whether each can be known: what chance decides cannot.
+type Known = Vec<(u32, bool)>;
+
+/// The share of symbols that could be known and were, of those behind the first tenth; and how large the grammar got.
+fn known(input: &Known) -> (f64, usize) {
+    let mut grammar = Grammar::new(Mode::Folding);
+    let (mut right, mut all) = (0, 0);
+    for (number, &(symbol, could_be_known)) in input.iter().enumerate() {
+        if could_be_known && number > input.len() / 10 {
+            let expected = grammar.predictions().first().map(|p| p.0);
+            right += usize::from(expected == Some(symbol));
+            all += 1;
+        }
+        grammar.append(symbol);
+    }
+    (right as f64 / all as f64, grammar.len())
+}
+
+#[test]
+fn what_follows_a_branch_is_known_whichever_way_it_went() {
+    let mut noise = Noise(77);
+    for common in [5, 20, 100] {
+        let mut input = Known::new();
+        for _ in 0..20_000 / common {
+            input.extend((100..100 + common).map(|s| (s, true)));
+            input.push((noise.below(3), false));
+        }
+        let (right, symbols) = known(&input);
+        assert!(right == 1.0, "{right} right with {common} in common");
+        // What is learned of chance itself is no more than there is of it.
+        let bound = common as usize + 20_000 / common as usize / 4 + 60;
+        assert!(symbols < bound, "{symbols} symbols, {common} in common");
+    }
+}
+
+#[test]
+fn loops_that_may_not_run_at_all_cost_little() {
+    let mut noise = Noise(78);
+    let mut input = Known::new();
+    for _ in 0..2000 {
+        let trips = noise.below(5);
+        input.push((1, true));
+        input.extend((0..trips).map(|_| (2, false)));
+        input.extend([(3, trips == 4), (4, true)]);
+    }
+    let (right, symbols) = known(&input);
+    assert!(right > 0.99 && symbols < 60, "{right} right, {symbols} symbols");
+}
+
+#[test]
+fn a_phase_that_comes_back_is_known_from_its_second_symbol_on() {
+    let phases: [Vec<u32>; 2] = [(0..30).collect(), (20..60).rev().collect()];
+    let mut grammar = Grammar::new(Mode::Folding);
+    for number in 0..12 {
+        let once = &phases[number % 2];
+        let mut missed = 0;
+        for (at, &symbol) in once.repeat(5 + number * 3).iter().enumerate() {
+            let expected = grammar.predictions().first().map(|p| p.0);
+            missed += usize::from(expected != Some(symbol));
+            grammar.append(symbol);
+            assert!(number < 2 || at != once.len() || missed <= 2, "{missed} in phase {number}");
+        }
+        // That it goes on for longer than last time is one more surprise.
+        assert!(number < 2 || missed <= 3, "{missed} missed in phase {number}");
+    }
+    assert!(grammar.len() < 100, "{}", grammar.len());
 }

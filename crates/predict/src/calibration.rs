@@ -30,6 +30,20 @@ impl Default for Calibration {
 }
 
 impl Calibration {
+    /// The tries and hits of all bins.
+    pub(crate) fn bins(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.bins.iter().map(|b| (b.tries, b.hits))
+    }
+
+    /// A calibration with the tries and hits of all bins; too few leave the rest empty.
+    pub(crate) fn from_bins(bins: impl Iterator<Item = (f64, f64)>) -> Calibration {
+        let mut calibration = Calibration::default();
+        for (bin, (tries, hits)) in calibration.bins.iter_mut().zip(bins) {
+            *bin = Bin { tries, hits };
+        }
+        calibration
+    }
+
     /// A prediction that was computed with `raw` came true, or not.
     pub fn observe(&mut self, raw: f64, came_true: bool) {
         let bin = &mut self.bins[bin_of(raw)];

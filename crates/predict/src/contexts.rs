@@ -38,7 +38,7 @@ pub(crate) struct Symbols {
     keys: Vec<Key>,
     /// Call stacks by the number that their recording gave them.
     stacks: IdHashMap<u32, u64>,
-    /// Sizes that occurred, by action.
+    /// Sizes that occurred, by action, with the class of each.
     sizes: IdHashMap<(u8, u64), u32>,
     sizes_of: [usize; Action::ALL.len()],
 }
@@ -60,12 +60,31 @@ impl Symbols {
             action: event.action,
             failed: event.result < 0,
         };
+        self.number(key)
+    }
+
+    /// The number of a key, a new one if it is new.
+    pub(crate) fn number(&mut self, key: Key) -> u32 {
         let fresh = self.keys.len() as u32;
         let number = *self.numbers.entry(key).or_insert(fresh);
         if number == fresh {
             self.keys.push(key);
         }
         number
+    }
+
+    /// All keys, by number.
+    pub(crate) fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// The sizes that are told apart, in the order in which they came.
+    pub(crate) fn sizes(&self) -> Vec<(Action, u64)> {
+        let mut sizes: Vec<_> = self.sizes.iter().collect();
+        sizes.sort_unstable_by_key(|((action, _), class)| (*action, **class));
+        let action = |number: u8| Action::from_number(number);
+        let known = sizes.into_iter().filter_map(|(&(number, len), _)| Some((action(number)?, len)));
+        known.collect()
     }
 
     /// What a symbol does.
@@ -93,7 +112,8 @@ impl Symbols {
         u64::from(size) << 8 | relation as u64
     }
 
-    fn size_class(&mut self, action: Action, len: u64) -> u32 {
+    /// The class of a size, a new one as long as there is room.
+    pub(crate) fn size_class(&mut self, action: Action, len: u64) -> u32 {
         let power = 64 - len.leading_zeros();
         let known = &mut self.sizes_of[action as usize];
         if *known < SIZES_MAX {

@@ -40,13 +40,18 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod apps;
 mod calibration;
 pub mod contexts;
 mod cursor;
 mod files;
 mod model;
+mod save;
+pub mod score;
 mod transition;
 
 pub use calibration::Calibration;
 pub use cursor::{Cursor, Predicted, PredictedFile};
 pub use model::{Model, Settings};
+pub use save::LoadError;

@@ -6,7 +6,7 @@ use crate::cursor::{Cursor, Predicted, PredictedFile};
 use crate::files::Files;
 use crate::transition::{Gap, Seen, Transition};
 use presagio_core::{Action, ContextId, Event, FileId, IdHashMap, Nanos};
-use presagio_grammar::{Grammar, Limits, Mode, Series};
+use presagio_grammar::{Grammar, Limits, Mode, Series, Spread};
 
 /// How a model learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) struct Context {
     /// Where it was last, and in which file.
     pub last: Option<(FileId, u64)>,
     /// The symbol that came behind it last, and the number of that transition.
-    successor: (u32, u32),
+    pub successor: (u32, u32),
 }
 
 impl Default for Context {
@@ -96,16 +96,16 @@ pub(crate) struct Last {
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub struct Model {
-    settings: Settings,
+    pub(crate) settings: Settings,
     pub(crate) symbols: Symbols,
     pub(crate) grammar: Grammar,
     pub(crate) contexts: Vec<Context>,
-    transitions: Vec<Transition>,
-    transition_numbers: IdHashMap<(u32, u32), u32>,
+    pub(crate) transitions: Vec<Transition>,
+    pub(crate) transition_numbers: IdHashMap<(u32, u32), u32>,
     pub(crate) files: Files,
     pub(crate) last: Option<Last>,
     pub(crate) calibration: Calibration,
-    observed: u64,
+    pub(crate) observed: u64,
 }
 
 impl Default for Model {
@@ -222,6 +222,13 @@ impl Model {
         let total: f64 = next.iter().map(|n| n.1).sum();
         next.iter_mut().for_each(|n| n.1 /= total);
         next
+    }
+
+    /// The times between operations of one symbol and the next of another, in nanoseconds.
+    pub fn times_between(&self, from: u32, to: u32) -> Option<&Spread> {
+        let known = (from as usize) < self.contexts.len();
+        let transition = known.then(|| self.transition(from, to))?;
+        transition.map(|t| &t.gap.spread)
     }
 
     /// The symbol of the last operation.

@@ -13,22 +13,22 @@ use presagio_grammar::{Series, Spread};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transition {
     /// From the end of the file's last access, modulo 2⁶⁴.
-    relative: Series,
+    pub relative: Series,
     /// Used once the first does not suffice.
-    others: Option<Box<Others>>,
+    pub others: Option<Box<Others>>,
     /// How recently the file was used.
-    rank: Series,
+    pub rank: Series,
     /// Whether the file is the one that this symbol used last.
-    own: Series,
+    pub own: Series,
     pub gap: Gap,
 }
 
 /// Other views of an offset.
 #[derive(Clone, Debug, Default)]
-struct Others {
-    absolute: Series,
+pub(crate) struct Others {
+    pub absolute: Series,
     /// From where this symbol was last.
-    stride: Series,
+    pub stride: Series,
 }
 
 /// What one looks at to see an offset.
@@ -128,7 +128,7 @@ impl Transition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gap {
     /// The mean of the last and of what it was before that (Eq. 1).
-    weighted: u64,
+    pub weighted: u64,
     pub spread: Spread,
 }
 

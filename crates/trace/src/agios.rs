@@ -6,7 +6,7 @@
 
 use crate::input::{Lines, number, shown};
 use crate::names::{Known, Names};
-use crate::{Process, Record, Sink, Source, TraceError};
+use crate::{Format, Process, Record, Sink, Source, TraceError};
 use memchr::memchr;
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use std::io::{self, BufRead, Write};
@@ -103,6 +103,10 @@ impl Iterator for Reader {
 impl Source for Reader {
     fn progress(&self) -> (u64, Option<u64>) {
         self.lines.progress()
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(Format::Agios)
     }
 }
 

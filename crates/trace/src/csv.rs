@@ -23,7 +23,7 @@
 use crate::input::{LINE_BYTES_MAX, Lines, number, shown};
 use crate::names::{Known, Names};
 use crate::text;
-use crate::{Process, Record, Sink, Source, TraceError};
+use crate::{Format, Process, Record, Sink, Source, TraceError};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, BufRead, Write};
@@ -264,6 +264,10 @@ impl Iterator for Reader {
 impl Source for Reader {
     fn progress(&self) -> (u64, Option<u64>) {
         self.rows.lines.progress()
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(Format::Csv)
     }
 }
 

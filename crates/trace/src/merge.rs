@@ -25,7 +25,7 @@ use std::vec;
 /// What merging may use.
 #[derive(Clone, Debug)]
 pub struct MergeOptions {
-    /// The requests that the table holds, about 150 bytes each.
+    /// The requests that the table holds, about 160 bytes each.
     pub requests_max: usize,
     /// For sorting, and where requests wait that have no place in the table.
     pub spill: Spill,
@@ -42,7 +42,7 @@ impl Default for MergeOptions {
 }
 
 /// What was merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MergeReport {
     /// The traces.
     pub repetitions: u32,
@@ -52,6 +52,38 @@ pub struct MergeReport {
     pub requests: u64,
     /// Those of them that every repetition has.
     pub requests_in_all: u64,
+    /// Those of them that at least two have.
+    pub requests_paired: u64,
+    /// How far the arrival times of paired requests lay apart.
+    pub deviation: Deviation,
+}
+
+/// The standard deviation of a request's arrival times, over the paired requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Deviation {
+    /// Its average, in nanoseconds.
+    pub mean_ns: f64,
+    /// The largest, in nanoseconds.
+    pub max_ns: f64,
+    /// The average of its share in the average arrival time, which the thesis calls variation (Fig. 4.6).
+    pub mean_share: f64,
+}
+
+impl MergeReport {
+    fn count(&mut self, request: &Request) {
+        self.requests += 1;
+        self.requests_in_all += u64::from(request.count == self.repetitions);
+        if request.count < 2 {
+            return;
+        }
+        self.requests_paired += 1;
+        let (deviation, time) = (request.deviation(), request.average().time.0);
+        let share = deviation / time.max(1) as f64;
+        let nth = self.requests_paired as f64;
+        self.deviation.mean_ns += (deviation - self.deviation.mean_ns) / nth;
+        self.deviation.mean_share += (share - self.deviation.mean_share) / nth;
+        self.deviation.max_ns = self.deviation.max_ns.max(deviation);
+    }
 }
 
 /// Merges traces, one after the other.
@@ -132,8 +164,7 @@ impl Merger {
 
     fn empty_table(&mut self, sorter: &mut Sorter) -> Result<(), TraceError> {
         for request in self.table.empty() {
-            self.report.requests += 1;
-            self.report.requests_in_all += u64::from(request.count == self.report.repetitions);
+            self.report.count(&request);
             let event = request.average();
             sorter.push(event.time.0, Record::Event(event))?;
         }
@@ -185,6 +216,8 @@ impl Key {
 struct Request {
     event: Event,
     time_later: i64,
+    /// The squares of what `time_later` sums up.
+    time_squares: f64,
     duration_longer: i64,
     count: u32,
     /// The first request with the same key, and the next.
@@ -206,8 +239,16 @@ impl Request {
         let later = difference(event.time.0, self.event.time.0);
         let longer = difference(event.duration.0, self.event.duration.0);
         self.time_later = self.time_later.saturating_add(later);
+        self.time_squares += later as f64 * later as f64;
         self.duration_longer = self.duration_longer.saturating_add(longer);
         self.count += 1;
+    }
+
+    /// The standard deviation of its arrival times, in nanoseconds.
+    fn deviation(&self) -> f64 {
+        let mean = self.time_later as f64 / f64::from(self.count);
+        let squares = self.time_squares / f64::from(self.count);
+        (squares - mean * mean).max(0.0).sqrt()
     }
 
     fn average(&self) -> Event {
@@ -306,6 +347,7 @@ impl Table {
         self.requests.push(Request {
             event: *event,
             time_later: 0,
+            time_squares: 0.0,
             duration_longer: 0,
             count: 1,
             first,
@@ -552,6 +594,12 @@ mod tests {
             events: 4,
             requests: 2,
             requests_in_all: 2,
+            requests_paired: 2,
+            deviation: Deviation {
+                mean_ns: 10.0,
+                max_ns: 10.0,
+                mean_share: (10.0 / 110.0 + 10.0 / 210.0) / 2.0,
+            },
         };
         assert_eq!(report, whole);
     }

@@ -1,6 +1,6 @@
 //! What a trace consists of.
 
-use crate::TraceError;
+use crate::{Format, TraceError};
 use presagio_core::{ContextId, Event, FileId};
 use std::io;
 use std::sync::Arc;
@@ -71,6 +71,17 @@ pub trait Source: Iterator<Item = Result<Record, TraceError>> {
     fn cut_short(&self) -> Option<&TraceError> {
         None
     }
+
+    /// The format that is read, where it is one.
+    fn format(&self) -> Option<Format> {
+        None
+    }
+
+    /// What one should know before trusting the trace: its recorder ran out of memory, say. Complete once the
+    /// iterator has returned `None`.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -80,6 +91,14 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn cut_short(&self) -> Option<&TraceError> {
         (**self).cut_short()
+    }
+
+    fn format(&self) -> Option<Format> {
+        (**self).format()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        (**self).warnings()
     }
 }
 

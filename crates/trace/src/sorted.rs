@@ -5,7 +5,7 @@
 
 use crate::names::{Budget, bytes_of};
 use crate::native::{Reader, Writer};
-use crate::{Place, Record, Source, TraceError};
+use crate::{Format, Place, Record, Source, TraceError};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -135,6 +135,14 @@ impl<S: Source> Source for Sorted<S> {
 
     fn cut_short(&self) -> Option<&TraceError> {
         self.source.cut_short()
+    }
+
+    fn format(&self) -> Option<Format> {
+        self.source.format()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.source.warnings()
     }
 }
 

@@ -128,6 +128,28 @@ fn check_tasks(trace: &Trace, directory: &str) {
 }
 
 #[test]
+fn a_copy_of_all_there_is_has_the_length_of_what_was_moved() {
+    let trace = read(
+        "7 1700000000.1 copy_file_range(3</a>, NULL, 4</b>, NULL, 9223372035781033984, 0) = 4096 <0.1>\n\
+         7 1700000000.2 copy_file_range(3</a>, NULL, 4</b>, NULL, 9223372035781033984, 0) = 0 <0.1>\n",
+    );
+    let lengths: Vec<(Action, u64, i64)> = trace
+        .events
+        .iter()
+        .map(|e| (e.action, e.len, e.result))
+        .collect();
+    assert_eq!(
+        lengths,
+        [
+            (Action::Read, 4096, 4096),
+            (Action::Write, 4096, 4096),
+            (Action::Read, 0, 0),
+            (Action::Write, 0, 0)
+        ]
+    );
+}
+
+#[test]
 fn a_recording_tells_what_the_program_did() {
     let trace = read(&data_text("known.strace"));
     assert_eq!(trace.brief("/data/run"), truth(&data_text("known.tsv")));

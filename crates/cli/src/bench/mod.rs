@@ -8,6 +8,7 @@
 pub mod alloc;
 mod bars;
 pub mod sched;
+mod trace;
 
 pub use bars::Bar;
 
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 Examples:
   presagio bench --list                   which parts are there?
   presagio bench sched                    the scheduler; about 2 minutes
+  presagio bench trace                    reading and merging traces
   presagio bench sched --quick --strict   exits 1 if a bar does not hold
   presagio bench sched --json > sched.json")]
 pub struct Args {
@@ -79,11 +81,18 @@ struct Part {
     run: fn(Effort) -> anyhow::Result<Report>,
 }
 
-const PARTS: &[Part] = &[Part {
-    name: "sched",
-    about: "the scheduler: cost of a request under every policy, live switches",
-    run: sched::run,
-}];
+const PARTS: &[Part] = &[
+    Part {
+        name: "sched",
+        about: "the scheduler: cost of a request under every policy, live switches",
+        run: sched::run,
+    },
+    Part {
+        name: "trace",
+        about: "traces: read and merge eight repetitions; size and speed of formats",
+        run: trace::run,
+    },
+];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.list {

@@ -3,7 +3,7 @@
 use super::header::{Header, Module, Order};
 use super::region::{Codec, Region};
 use super::{Definitions, HOW_TO_RECORD, moment, rank, size};
-use crate::{Place, Reason, Record, Source, TraceError};
+use crate::{Format, Place, Reason, Record, Source, TraceError};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -378,6 +378,14 @@ impl Source for LogReader {
     fn progress(&self) -> (u64, Option<u64>) {
         let current = self.current.as_ref().map_or(0, |m| m.region.progress());
         (self.done + current, Some(self.total))
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(Format::Darshan)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.info.warnings.clone()
     }
 }
 

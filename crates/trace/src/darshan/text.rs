@@ -13,7 +13,7 @@
 
 use super::{Definitions, HOW_TO_RECORD, moment, rank, size};
 use crate::input::{Lines, shown};
-use crate::{Reason, Record, Source, TraceError};
+use crate::{Format, Reason, Record, Source, TraceError};
 use presagio_core::{Action, ContextId, Event, FileId, Layer};
 use std::io::BufRead;
 use std::path::Path;
@@ -158,6 +158,10 @@ impl Iterator for TextReader {
 impl Source for TextReader {
     fn progress(&self) -> (u64, Option<u64>) {
         self.lines.progress()
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(Format::DarshanText)
     }
 }
 

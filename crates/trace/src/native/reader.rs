@@ -5,7 +5,7 @@ use super::format::{
 };
 use super::record::{self, Expect};
 use crate::input::Window;
-use crate::{Reason, Record, Source, TraceError};
+use crate::{Format, Reason, Record, Source, TraceError};
 use memchr::memmem;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
@@ -290,5 +290,15 @@ impl<R: Read> Source for Reader<R> {
 
     fn cut_short(&self) -> Option<&TraceError> {
         self.cut.as_ref()
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(Format::Native)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let skipped = self.bytes_skipped();
+        let warning = || format!("{skipped} bytes were damaged and left out");
+        (skipped > 0).then(warning).into_iter().collect()
     }
 }

@@ -53,7 +53,8 @@ pub struct Options {
     pub timing: Timing,
     /// How many threads there are at most.
     pub threads_max: usize,
-    /// The layer whose events are done, since the others tell of the same bytes; that of the first event if `None`.
+    /// The layer whose events are done, since the others tell of the same bytes. If `None`: the first that
+    /// [`Replay::prepare`] met, in the order of [`Layer::ALL`]; without that, the layer of the first event.
     pub layer: Option<Layer>,
     /// [`Replay::prepare`] writes files in full instead of leaving holes.
     pub fill: bool,
@@ -105,6 +106,8 @@ pub struct Report {
     pub errors: u64,
     /// The first of them.
     pub failures: Vec<Failure>,
+    /// The layer whose events were done: what was asked for, or what was found.
+    pub layer: Option<Layer>,
     /// Threads that there were.
     pub threads: usize,
     /// How long it took.
@@ -170,8 +173,13 @@ impl Replay {
         I: IntoIterator<Item = Result<Record, TraceError>>,
     {
         let mut ends: HashMap<FileId, u64> = HashMap::new();
+        let mut layers = [false; Layer::ALL.len()];
         for record in trace {
-            match record? {
+            let record = record?;
+            if let Record::Event(event) = &record {
+                layers[event.layer as usize] = true;
+            }
+            match record {
                 Record::File { id, name } => self.names.define(id, &name),
                 Record::Event(event) if event.action == presagio_core::Action::Read => {
                     let end = event.offset.saturating_add(event.moved());
@@ -181,6 +189,8 @@ impl Replay {
                 _ => {}
             }
         }
+        let first = Layer::ALL.into_iter().find(|&l| layers[l as usize]);
+        self.options.layer = self.options.layer.or(first);
         for (file, end) in ends {
             self.make(file, end)?;
         }
@@ -226,6 +236,7 @@ impl Replay {
                     _ => {}
                 }
             }
+            crew.report.layer = layer;
             Ok(crew.finish())
         })
     }

@@ -385,6 +385,8 @@ impl Reader {
         len: usize,
     ) -> Option<()> {
         let (len, result) = (length(call, len)?, returned(call)?);
+        // Programs ask for 2^63 bytes to get whatever there is: what was moved says more.
+        let len = u64::try_from(result).unwrap_or(len);
         for ((fd, offset), action) in [(from, Action::Read), (to, Action::Write)] {
             if let Some(open) = self.open_file(moment, call, fd) {
                 let offset = offset.and_then(|i| bracketed(call.argument(i)));

@@ -16,7 +16,7 @@ mod line;
 mod world;
 
 use crate::input::Lines;
-use crate::{Place, Process, Record, Source, TraceError};
+use crate::{Format, Place, Process, Record, Source, TraceError};
 use line::{Body, Line, Who};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use std::collections::{HashMap, VecDeque};
@@ -397,5 +397,9 @@ impl Iterator for Reader {
 impl Source for Reader {
     fn progress(&self) -> (u64, Option<u64>) {
         self.lines.progress()
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(Format::Strace)
     }
 }

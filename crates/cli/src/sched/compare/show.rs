@@ -3,7 +3,7 @@
 use super::judge::{self, Tried};
 use super::{Comparison, Pattern, Workload};
 use crate::size::Size;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Table, drawn};
 use crate::terminal::{self, counted, prose};
 use clap::ValueEnum;
 use presagio_sched::PolicyKind;
@@ -164,24 +164,4 @@ fn rate(bytes: u64, tried: &Tried) -> f64 {
 
 fn per_operation(tried: &Tried) -> f64 {
     tried.requests as f64 / tried.operations.max(1) as f64
-}
-
-/// A bar of blocks, exact to an eighth of one; `width` blocks are the whole.
-fn drawn(share: f64, width: usize) -> String {
-    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = (share * width as f64 * 8.0).round() as usize;
-    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bars_are_as_long_as_their_share() {
-        assert_eq!(drawn(1.0, 24).chars().count(), 24);
-        assert_eq!(drawn(0.5, 24).chars().count(), 12);
-        assert_eq!(drawn(1.0 / 192.0, 24), "▏");
-        assert_eq!(drawn(0.0, 24), "");
-    }
 }
