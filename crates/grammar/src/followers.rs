@@ -10,6 +10,8 @@
 //! followers they are told, and change with it.
 
 use crate::grammar::{GAP, Mode};
+use crate::runs::Runs;
+use crate::series::SeriesAhead;
 use crate::store::{COUNT_MAX, RULE, START, Store, is_rule, rule_of_value};
 use smallvec::SmallVec;
 
@@ -174,7 +176,11 @@ impl Followers {
         let same = |a: &Follower, b: &Follower| {
             let (a, b) = (&a.frames, &b.frames);
             // From within: most differ in the terminal already.
-            a.len() == b.len() && a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x.node == y.node)
+            a.len() == b.len()
+                && a.iter()
+                    .rev()
+                    .zip(b.iter().rev())
+                    .all(|(x, y)| x.node == y.node)
         };
         let mut at = 1;
         while at < self.list.len() {
@@ -250,9 +256,15 @@ impl Followers {
 
     /// The weightiest way to read on of those on which a terminal comes next.
     pub(crate) fn best_through<'a>(&self, store: &'a Store, terminal: u32) -> Option<Cursor<'a>> {
-        let mut wanted = self.list.iter().filter(|f| next_of(store, &f.frames) == terminal);
+        let mut wanted = self
+            .list
+            .iter()
+            .filter(|f| next_of(store, &f.frames) == terminal);
         let first = wanted.next()?;
-        let best = wanted.fold(first, |best, f| if f.weight > best.weight { f } else { best });
+        let best = wanted.fold(
+            first,
+            |best, f| if f.weight > best.weight { f } else { best },
+        );
         Some(Cursor::new(store, self.mode, &best.frames))
     }
 
@@ -304,7 +316,9 @@ impl Followers {
             let old = follower.frames[at];
             let inner: Frames = follower.frames[at + 1..].into();
             follower.frames.truncate(at);
-            follower.frames.extend(way.iter().map(|&node| Frame::unknown(node)));
+            follower
+                .frames
+                .extend(way.iter().map(|&node| Frame::unknown(node)));
             if let Some(deep) = follower.frames.last_mut() {
                 deep.lo = old.lo.saturating_add(count);
             }
@@ -412,6 +426,15 @@ pub(crate) fn begins_repetition(store: &Store, frames: &Frames) -> bool {
             .all(|f| f[1].node == first(&f[0]) && f[1].lo == 1)
 }
 
+/// Whether a place is the very end of such a repetition, in exact mode.
+pub(crate) fn ends_repetition(store: &Store, frames: &Frames) -> bool {
+    let ends = |frame: &Frame| {
+        let node = store.node(frame.node);
+        Store::is_end(node.next) && frame.lo == node.count()
+    };
+    frames[1..].iter().all(ends)
+}
+
 impl Frame {
     fn once(node: u32) -> Frame {
         let (lo, hi, pass) = (1, 1, 0);
@@ -476,7 +499,11 @@ impl Walk<'_> {
             let again = Frame { lo, hi, ..frame };
             (again, places(&again) / places(&frame))
         });
-        let over = if frame.hi == count { 1.0 / places(&frame) } else { 0.0 };
+        let over = if frame.hi == count {
+            1.0 / places(&frame)
+        } else {
+            0.0
+        };
         (again, over)
     }
 
@@ -485,7 +512,11 @@ impl Walk<'_> {
             return (None, 1.0);
         };
         let share = runs.goes_on(frame.lo, frame.hi);
-        let lo = if frame.lo == 0 { 0 } else { frame.lo.saturating_add(1) };
+        let lo = if frame.lo == 0 {
+            0
+        } else {
+            frame.lo.saturating_add(1)
+        };
         (Some((Frame { lo, ..frame }, share)), 1.0 - share)
     }
 
@@ -604,13 +635,15 @@ pub struct Cursor<'a> {
     start: Frames,
     frames: Frames,
     confidence: f64,
-    /// How often repeated nodes were entered.
-    entered: SmallVec<[(u32, u32); 8]>,
+    /// The trip counts of repeated nodes that were entered, from there on.
+    entered: SmallVec<[(u32, SeriesAhead<'a>); 4]>,
 }
 
 impl std::fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor").field("frames", &self.frames).finish_non_exhaustive()
+        f.debug_struct("Cursor")
+            .field("frames", &self.frames)
+            .finish_non_exhaustive()
     }
 }
 
@@ -653,20 +686,32 @@ impl<'a> Cursor<'a> {
             if over < 1.0 {
                 self.confidence *= over;
             }
-            let next = self.walk.store.node(frame.node).next;
-            if !Store::is_end(next) {
-                let entered = self.enter(next);
+            let node = self.walk.store.node(frame.node);
+            if !Store::is_end(node.next) {
+                let entered = self.enter(node.next);
                 self.frames.push(entered);
+                return self.descend();
+            }
+            if self.is_our_loop(frame) && node.count() > 1 && is_rule(node.value) {
+                // Nothing has followed it yet: it is entered once more.
+                self.frames.push(frame);
                 return self.descend();
             }
         }
         self.frames = self.start.clone();
     }
 
+    /// Whether a frame, just taken off, is the loop at the end of the start rule, and we began within it.
+    fn is_our_loop(&self, frame: Frame) -> bool {
+        self.frames.is_empty()
+            && self.start[0].node == frame.node
+            && Store::is_end(self.walk.store.node(frame.node).next)
+    }
+
     /// Whether a repetition rather goes on.
     fn prefers(&self, frame: Frame, share: f64) -> bool {
-        if self.frames.is_empty() && Store::is_end(self.walk.store.node(frame.node).next) {
-            // The loop in which we are: nothing has come behind it yet.
+        if self.is_our_loop(frame) {
+            // Nothing has come behind it yet.
             return true;
         }
         match self.walk.mode {
@@ -702,29 +747,37 @@ impl<'a> Cursor<'a> {
         if self.walk.mode != Mode::Folding {
             return frame;
         }
-        let times = match self.entered.iter_mut().find(|e| e.0 == node) {
-            Some(known) => {
-                known.1 += 1;
-                known.1
-            }
-            None => {
-                self.entered.push((node, 0));
-                0
-            }
-        };
         if self.is_at_the_end(node) {
             // The run in which we are: this is as far as it has come.
             let hi = runs.current();
             return Frame { hi, ..frame };
         }
-        // If we are within a run of this node, that one comes before those that are entered from here.
-        let within = self.start.iter().find(|f| f.node == node && f.hi != 0);
-        let hi = match within {
-            Some(run) if run.pass != runs.passes() => runs.nth_after(run.hi, times),
-            Some(_) => runs.nth_after(runs.current(), times + 1),
-            None => runs.nth_after(runs.current(), times),
+        let known = self.entered.iter_mut().find(|e| e.0 == node);
+        let count = match known {
+            Some((_, counts)) => counts.next(),
+            None => {
+                let mut counts = self.counts_from_here(node, runs);
+                let count = counts.next();
+                self.entered.push((node, counts));
+                count
+            }
         };
+        let hi = count.map_or(frame.hi, |c| u32::try_from(c).unwrap_or(u32::MAX));
         Frame { hi, ..frame }
+    }
+
+    /// The trip counts of a node that are to come. If we are within a run of it, that one comes before them.
+    fn counts_from_here(&self, node: u32, runs: &'a Runs) -> SeriesAhead<'a> {
+        let within = self.start.iter().find(|f| f.node == node && f.hi != 0);
+        match within {
+            Some(run) if run.pass != runs.passes() => runs.ahead_after(run.hi),
+            Some(_) => {
+                let mut counts = runs.ahead_after(runs.current());
+                counts.next();
+                counts
+            }
+            None => runs.ahead_after(runs.current()),
+        }
     }
 }
 
@@ -763,13 +816,24 @@ mod tests {
         }
         let d = terminal(&mut store, 'd');
         let e = terminal(&mut store, 'e');
-        let cubed = store.all_of(d).find(|n| store.rule_of(*n) == START).unwrap();
+        let cubed = store
+            .all_of(d)
+            .find(|n| store.rule_of(*n) == START)
+            .unwrap();
         store.set_count(cubed, 3);
         let mut followers = Followers::new(Mode::Exact, 32);
         let store = &store;
-        let walk = Walk { store, mode: Mode::Exact };
+        let walk = Walk {
+            store,
+            mode: Mode::Exact,
+        };
         for node in store.all_of(d).chain(store.all_of(e).take(1)) {
-            walk.climb(walk.anywhere(node), 32, &mut Vec::new(), &mut followers.list);
+            walk.climb(
+                walk.anywhere(node),
+                32,
+                &mut Vec::new(),
+                &mut followers.list,
+            );
         }
         let predictions = followers.predictions(store);
         assert_eq!(predictions, [('d'.into(), 5.0), ('e'.into(), 1.0)]);

@@ -69,6 +69,24 @@ impl Glide {
         passed
     }
 
+    /// Ends the glide of an exact grammar: gives the values and counts of what was passed.
+    pub(crate) fn end_exact(&mut self, store: &Store) -> Vec<(u32, u32)> {
+        let place = std::mem::take(&mut self.place);
+        let mut out = Vec::new();
+        for (depth, frame) in place.iter().enumerate().skip(1) {
+            let outer = &place[depth - 1];
+            let body = store.body(rule_of_value(store.value(outer.node)));
+            let before = body.take_while(|n| *n != frame.node);
+            out.extend(before.map(|n| (store.value(n), store.node(n).count())));
+            // Of the innermost its own repetition has been passed too.
+            let over = frame.lo - u32::from(depth + 1 < place.len());
+            if over > 0 {
+                out.push((store.value(frame.node), over));
+            }
+        }
+        out
+    }
+
     /// Counts the runs that were not over at the last place and are at this one.
     fn count_ended(&self, store: &mut Store, place: &Frames) {
         let pairs = self.place.iter().zip(place);
@@ -104,7 +122,12 @@ fn levels(store: &Store, place: &[Frame]) -> Vec<Level> {
         node: pair[1].node,
         over: pair[1].lo.saturating_sub(u32::from(at + 1 != whole)),
     };
-    place.windows(2).take(whole).enumerate().map(level).collect()
+    place
+        .windows(2)
+        .take(whole)
+        .enumerate()
+        .map(level)
+        .collect()
 }
 
 /// The values and counts of that.

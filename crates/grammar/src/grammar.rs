@@ -10,9 +10,10 @@
 //! Work that remains to be looked at is in lists, not in the call stack: what has been changed meanwhile is
 //! recognised when its turn comes, and to look at a symbol once too often does no harm.
 
-use crate::followers::{Cursor, Followers};
+use crate::followers::{Cursor, Followers, ends_repetition};
 use crate::glide::Glide;
 use crate::store::{GAP_VALUE, RULE, START, Store, is_rule, rule_of_value};
+use smallvec::SmallVec;
 
 /// So many rules deep a symbol is looked for at the end of another one, lest it take for ever in odd grammars.
 const DEPTH_MAX: usize = 64;
@@ -55,6 +56,12 @@ impl Default for Limits {
     }
 }
 
+/// So many different trip counts of one loop are more than a program's structure explains.
+const VARIANTS: usize = 6;
+
+/// How much of the input is learned again when a grammar is folded.
+const FOLD_MAX: u64 = 1 << 17;
+
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub struct Grammar {
@@ -64,6 +71,8 @@ pub struct Grammar {
     pub(crate) followers: Followers,
     pub(crate) glide: Glide,
     may_glide: bool,
+    /// See [`Grammar::trip_counts_vary`].
+    varies: bool,
     /// Nodes whose digram is to be looked at.
     todo: Vec<u32>,
     /// Rules that may be left with one instance.
@@ -97,6 +106,7 @@ impl Grammar {
             followers: Followers::new(mode, limits.followers),
             glide: Glide::default(),
             may_glide: true,
+            varies: false,
             todo: Vec::new(),
             underused: Vec::new(),
             units: Vec::new(),
@@ -139,6 +149,40 @@ impl Grammar {
     pub fn rewind(&mut self) {
         self.lose_track();
         self.followers.begin(&self.store);
+    }
+
+    /// Whether a loop has been seen to run with many different trip counts: an exact grammar grows with each of
+    /// them, and one that folds does not.
+    pub fn trip_counts_vary(&self) -> bool {
+        self.varies
+    }
+
+    /// The same input in a grammar that folds; of a long one what came last.
+    pub fn fold(&self) -> Grammar {
+        let mut folded = Grammar::with_limits(Mode::Folding, self.limits);
+        for symbol in self.expand_last(FOLD_MAX) {
+            match symbol {
+                GAP => folded.lose_track(),
+                symbol => folded.append(symbol),
+            }
+        }
+        folded
+    }
+
+    /// The last symbols of the input, at most so many: as many whole symbols of the start rule as that gives.
+    fn expand_last(&self, most: u64) -> Vec<u32> {
+        let rules: std::collections::BTreeMap<_, _> = self.rules().into_iter().collect();
+        let mut lengths = std::collections::BTreeMap::new();
+        let (mut total, mut skipped) = (0u64, 0);
+        for (symbol, count) in rules[&START].iter().rev() {
+            let length = length(&rules, *symbol, &mut lengths);
+            total = total.saturating_add(length.saturating_mul(u64::from(*count)));
+            skipped += u64::from(total > most) * length.saturating_mul(u64::from(*count));
+        }
+        match total > u64::from(u32::MAX) {
+            true => Vec::new(),
+            false => self.expand().split_off(skipped as usize),
+        }
     }
 
     /// Whether a repetition that changes nothing is passed over, see the module `glide`: for tests.
@@ -228,7 +272,8 @@ impl Grammar {
             _ => self.store.node(node).count(),
         };
         let body = self.store.body(rule);
-        body.map(|n| (symbol(self.store.value(n)), count(n))).collect()
+        body.map(|n| (symbol(self.store.value(n)), count(n)))
+            .collect()
     }
 
     /// The input, or what is remembered of it; when folding, with each repetition as it was last.
@@ -261,7 +306,7 @@ impl Grammar {
     /// Whether a terminal is part of one more repetition of what the start rule ends with; see [`crate::glide`].
     fn glides(&mut self, terminal: u32) -> bool {
         let last = self.store.rule(START).last;
-        if self.mode != Mode::Folding
+        if self.mode == Mode::Sequitur
             || !self.may_glide
             || Store::is_end(last)
             || self.store.node(last).count() == 1
@@ -274,10 +319,18 @@ impl Grammar {
         };
         let takes = self.glide.takes(&self.store, place)
             && (!self.glide.is_over() || self.at_the_end_of(last, terminal).is_none());
-        if takes {
+        if !takes {
+            return false;
+        }
+        if self.mode == Mode::Exact && ends_repetition(&self.store, place) {
+            // Only a grammar that folds has to wait for what comes next to know that.
+            self.glide = Glide::default();
+            self.repeat(last, 1);
+            self.settle();
+        } else {
             self.glide.take(&mut self.store, place);
         }
-        takes
+        true
     }
 
     /// Appends what has been passed of a repetition that will not be one.
@@ -285,7 +338,10 @@ impl Grammar {
         if self.glide.is_over() {
             return;
         }
-        let passed = self.glide.end(&mut self.store);
+        let passed = match self.mode {
+            Mode::Folding => self.glide.end(&mut self.store),
+            _ => self.glide.end_exact(&self.store),
+        };
         self.store.freeze(true);
         for (value, count) in passed {
             debug_assert!(!is_rule(value) || self.store.rule_is_live(rule_of_value(value)));
@@ -295,7 +351,7 @@ impl Grammar {
         self.store.freeze(false);
     }
 
-    /// Puts a value behind the start rule, `count` times: more than once only when folding.
+    /// Puts a value behind the start rule, `count` times: more than once only if counts are kept.
     fn extend(&mut self, value: u32, count: u32) {
         let last = self.store.rule(START).last;
         if !Store::is_end(last) && self.mode != Mode::Sequitur {
@@ -308,11 +364,30 @@ impl Grammar {
                 return self.store.prolong(deep, count);
             }
         }
+        self.look_for_variation(last);
         let node = self.store.insert(last, RULE | START, value, true);
         if count > 1 {
-            self.store.prolong(node, count - 1);
+            match self.mode {
+                Mode::Folding => self.store.prolong(node, count - 1),
+                _ => self.store.set_count(node, count),
+            }
         }
         self.look_at(last);
+    }
+
+    /// Notes whether a repetition that has just ended has come with many different counts.
+    fn look_for_variation(&mut self, ended: u32) {
+        if self.mode != Mode::Exact || Store::is_end(ended) || self.store.node(ended).count() == 1 {
+            return;
+        }
+        let mut counts: SmallVec<[u32; 8]> = SmallVec::new();
+        for node in self.store.all_of(self.store.value(ended)).take(32) {
+            let count = self.store.node(node).count();
+            if count > 1 && !counts.contains(&count) {
+                counts.push(count);
+            }
+        }
+        self.varies |= counts.len() >= VARIANTS;
     }
 
     fn repeat(&mut self, node: u32, more: u32) {
@@ -499,7 +574,8 @@ impl Grammar {
         let next = self.store.node(more).next;
         self.forget(more);
         let way = self.way_to(node, deep);
-        self.followers.absorbed(more, &way, self.store.current(deep));
+        self.followers
+            .absorbed(more, &way, self.store.current(deep));
         self.store.prolong(deep, self.store.current(more));
         self.store.link(node, next);
         self.free(more);
@@ -650,7 +726,7 @@ impl Grammar {
         let Some(first) = place.first() else {
             return Ok(());
         };
-        let repeated = self.store.runs(first.node).is_some();
+        let repeated = self.store.node(first.node).count() > 1;
         if !repeated || first.node != self.store.rule(START).last || place.len() < 2 {
             return Err(format!("{place:?} is no repetition in the making"));
         }
@@ -692,4 +768,25 @@ impl Grammar {
             _ => 1,
         }
     }
+}
+
+/// How many symbols of the input a symbol stands for.
+fn length(
+    rules: &std::collections::BTreeMap<u32, Vec<(Symbol, u32)>>,
+    symbol: Symbol,
+    known: &mut std::collections::BTreeMap<u32, u64>,
+) -> u64 {
+    let Symbol::Rule(rule) = symbol else {
+        return 1;
+    };
+    if let Some(length) = known.get(&rule) {
+        return *length;
+    }
+    let parts = rules[&rule].iter();
+    let sum = parts.fold(0u64, |sum, (symbol, count)| {
+        let one = length(rules, *symbol, known);
+        sum.saturating_add(one.saturating_mul(u64::from(*count)))
+    });
+    known.insert(rule, sum);
+    sum
 }

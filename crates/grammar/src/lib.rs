@@ -2,7 +2,8 @@
 //!
 //! The algorithm is that of Omnisc'IO (Dorier et al., RR-8725, §3.1): [`Grammar`] learns it, and follows it at
 //! the same time; [`Grammar::predictions`] says what may come next, and a [`Cursor`] reads on from there as far
-//! as one likes. [`Series`] predicts values that belong to one place. All of it is deterministic, does no I/O and
+//! as one likes. [`Series`] predicts values that belong to one place. [`Grammar::save`] keeps what was learned for
+//! the next run, which [`Grammar::rewind`] begins. All of it is deterministic, does no I/O and
 //! knows nothing of what the symbols mean.
 //!
 //! ```
@@ -32,4 +33,4 @@ pub use grammar::{GAP, Grammar, Limits, Mode, Symbol};
 pub use save::LoadError;
 #[doc(hidden)]
 pub use save::fuzzing;
-pub use series::{DISTINCT_MAX, Series, Spread};
+pub use series::{DISTINCT_MAX, Series, SeriesAhead, Spread};

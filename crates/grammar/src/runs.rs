@@ -3,7 +3,10 @@
 //! A loop that runs 90 times, then 104, then 97, is one symbol in a folded grammar. What is lost there, the
 //! trip counts, is a series of its own, and often a predictable one.
 
-use crate::series::Series;
+use crate::series::{Series, SeriesAhead};
+
+/// Trip counts that differ by more than this have no exact range.
+const WIDE: f64 = 16.0;
 
 /// The trip counts of one repeated symbol.
 #[derive(Clone, Debug)]
@@ -34,8 +37,8 @@ impl Default for Runs {
 
 impl Runs {
     pub(crate) fn memory(&self) -> usize {
-        let of = |counts: &Box<Series>| size_of::<Series>() + counts.memory();
-        self.counts.as_ref().map_or(0, of)
+        let of = |counts: &Series| size_of::<Series>() + counts.memory();
+        self.counts.as_deref().map_or(0, of)
     }
 
     /// Whether the order of the counts is learned.
@@ -70,7 +73,11 @@ impl Runs {
             counts.observe(u64::from(over));
         } else if self.passes > 0 && over != self.most {
             let before = self.passes.min(8) as usize;
-            let mut counts = if may_learn { Series::default() } else { Series::of_statistics() };
+            let mut counts = if may_learn {
+                Series::default()
+            } else {
+                Series::of_statistics()
+            };
             for _ in 0..before {
                 counts.observe(u64::from(self.most));
             }
@@ -101,11 +108,22 @@ impl Runs {
         }
     }
 
+    /// How long the runs will be that come after one of `count`.
+    pub(crate) fn ahead_after(&self, count: u32) -> SeriesAhead<'_> {
+        match &self.counts {
+            Some(counts) => counts.ahead_after(u64::from(count)),
+            None => SeriesAhead::One(u64::from(self.nth_after(count, 0))),
+        }
+    }
+
     /// How likely a run of `done` repetitions, for which `target` was expected, goes on; either is 0 if it is
     /// not known.
     pub(crate) fn goes_on(&self, done: u32, target: u32) -> f64 {
-        // Nothing is certain, or a follower would be lost for good by the first surprise.
-        self.estimate(done, target).clamp(0.005, 0.995)
+        // Nothing is certain, or a follower would be lost for good by the first surprise. But a surprise in a
+        // thousand repetitions is a rare one.
+        let passed = (f64::from(self.passes) + 2.0) * f64::from(self.most.max(self.current));
+        let surprise = (1.0 / passed).min(0.005);
+        self.estimate(done, target).clamp(surprise, 1.0 - surprise)
     }
 
     /// The count is the expected one as often as that was right lately; else it is any of those between the least
@@ -125,13 +143,18 @@ impl Runs {
         }
         let sure = self.confidence();
         let width = f64::from(most - least) + 1.0;
-        let left = (f64::from(most) + 1.0 - f64::from(done.max(least))).max(0.0);
         let spread = (1.0 - sure) / width;
+        let left = (f64::from(most) + 1.0 - f64::from(done.max(least))).max(0.0);
         let reaches = sure * one_if(target >= done) + spread * left;
         if reaches == 0.0 {
-            return 1.0 - 1.0 / (width + 1.0);
+            // Longer than ever: a long one can be longer by more.
+            return 1.0 - 1.0 / (width + 1.0 + f64::from(done) / 16.0);
         }
         let ends = sure * one_if(target == done) + spread * one_if(least <= done && done <= most);
+        // Where counts differ widely the range is not known that well: towards its end it is not surer.
+        if width > WIDE {
+            return 1.0 - ends;
+        }
         1.0 - ends / reaches
     }
 
@@ -139,7 +162,9 @@ impl Runs {
     fn confidence(&self) -> f64 {
         match &self.counts {
             Some(counts) => counts.confidence(),
-            None => f64::from(self.passes.saturating_add(1)) / f64::from(self.passes.saturating_add(2)),
+            None => {
+                f64::from(self.passes.saturating_add(1)) / f64::from(self.passes.saturating_add(2))
+            }
         }
     }
 }
@@ -162,7 +187,10 @@ mod tests {
             runs.begin(count, true);
             for (done, target) in [(0, 0), (MOST, 0), (MOST, MOST), (1, MOST), (MOST, 1)] {
                 let likely = runs.goes_on(done, target);
-                assert!((0.0..=1.0).contains(&likely), "{likely} after {done} of {target}");
+                assert!(
+                    (0.0..=1.0).contains(&likely),
+                    "{likely} after {done} of {target}"
+                );
             }
         }
         assert!(runs.target() >= 1);

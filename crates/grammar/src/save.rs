@@ -46,7 +46,10 @@ pub struct LoadError {
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let LoadError { at, what } = self;
-        write!(f, "cannot load a model: {what}, at byte {at}; learn it anew")
+        write!(
+            f,
+            "cannot load a model: {what}, at byte {at}; learn it anew"
+        )
     }
 }
 
@@ -120,7 +123,9 @@ impl Writer {
         self.number(rules.len() as u64);
         for &rule in &rules {
             self.number(store.body(rule).count() as u64);
-            store.body(rule).for_each(|node| self.symbol(grammar, &names, node));
+            store
+                .body(rule)
+                .for_each(|node| self.symbol(grammar, &names, node));
         }
         self.followers(&grammar.followers, &names);
         self.place(grammar.glide.place(), &names);
@@ -138,7 +143,9 @@ impl Writer {
             Mode::Sequitur => self.number(store.is_indexed(node).into()),
             Mode::Folding => self.runs(store.runs(node)),
         }
-        let back = store.older(node).map(|older| names.node(node) - names.node(older));
+        let back = store
+            .older(node)
+            .map(|older| names.node(node) - names.node(older));
         self.number(zigzag(back.unwrap_or(0)));
     }
 
@@ -298,7 +305,10 @@ impl<'a> Reader<'a> {
     /// How many there are of something that takes a byte at least.
     fn count(&mut self) -> Loaded<usize> {
         let count = self.size()?;
-        self.require(count <= self.bytes.len() - self.at, "a list is longer than the rest")?;
+        self.require(
+            count <= self.bytes.len() - self.at,
+            "a list is longer than the rest",
+        )?;
         Ok(count)
     }
 
@@ -314,7 +324,10 @@ impl<'a> Reader<'a> {
         };
         self.at += bytes.len();
         let fraction = f64::from_le_bytes(*bytes);
-        self.require(fraction.is_finite() && fraction >= 0.0, "not a positive number")?;
+        self.require(
+            fraction.is_finite() && fraction >= 0.0,
+            "not a positive number",
+        )?;
         Ok(fraction)
     }
 
@@ -332,7 +345,10 @@ impl<'a> Reader<'a> {
         self.rules(&mut grammar)?;
         self.followers(&mut grammar.followers, &grammar.store)?;
         grammar.glide = Glide::at(self.place(&grammar.store)?);
-        self.require(grammar.verify().is_ok(), "the constraints of a grammar do not hold")?;
+        self.require(
+            grammar.verify().is_ok(),
+            "the constraints of a grammar do not hold",
+        )?;
         Ok(grammar)
     }
 
@@ -351,9 +367,15 @@ impl<'a> Reader<'a> {
                 indexed.push(is_indexed);
             }
         }
-        self.require(store.nodes.len() <= grammar.limits.symbols.max(1), "more symbols than allowed")?;
+        self.require(
+            store.nodes.len() <= grammar.limits.symbols.max(1),
+            "more symbols than allowed",
+        )?;
         self.enlist(store, &older)?;
-        self.require(depth(store).is_some_and(|d| d <= DEPTH_MAX), "rules in a circle, or too deep")?;
+        self.require(
+            depth(store).is_some_and(|d| d <= DEPTH_MAX),
+            "rules in a circle, or too deep",
+        )?;
         for (node, _) in indexed.iter().enumerate().filter(|(_, i)| **i) {
             self.require(store.index_if_new(node as u32), "two digrams are the same")?;
         }
@@ -366,7 +388,9 @@ impl<'a> Reader<'a> {
         let named = u32::try_from(code >> 1).ok();
         let value = match (named, code & 1) {
             (Some(symbol), 0) => store.terminal(symbol),
-            (Some(inner), _) if inner != START && (inner as usize) < store.rules.len() => RULE | inner,
+            (Some(inner), _) if inner != START && (inner as usize) < store.rules.len() => {
+                RULE | inner
+            }
             _ => return self.wrong("no such symbol or rule"),
         };
         self.require(store.nodes.len() < SYMBOLS_MAX, "too many symbols")?;
@@ -452,7 +476,10 @@ impl<'a> Reader<'a> {
 
     fn series(&mut self) -> Loaded<Series> {
         let (tries, hits) = (self.small()?, self.small()?);
-        self.require(hits <= tries && tries <= u32::MAX / 2, "more hits than tries")?;
+        self.require(
+            hits <= tries && tries <= u32::MAX / 2,
+            "more hits than tries",
+        )?;
         let state = match self.number()? {
             0 => State::Empty,
             1 => State::One {
@@ -477,9 +504,19 @@ impl<'a> Reader<'a> {
         let nested = self.bytes[self.at..].starts_with(&[VERSION as u8, 1]);
         self.require(nested, "not the grammar of a series")?;
         let grammar = self.grammar()?;
-        let symbols = grammar.store.nodes.iter().map(|n| n.value).filter(|v| !is_rule(*v));
-        let known = symbols.map(|v| grammar.store.symbol(v)).all(|s| (s as usize) < values.len());
-        self.require(known && grammar.limits == Few::LIMITS, "not the grammar of a series")?;
+        let symbols = grammar
+            .store
+            .nodes
+            .iter()
+            .map(|n| n.value)
+            .filter(|v| !is_rule(*v));
+        let known = symbols
+            .map(|v| grammar.store.symbol(v))
+            .all(|s| (s as usize) < values.len());
+        self.require(
+            known && grammar.limits == Few::LIMITS,
+            "not the grammar of a series",
+        )?;
         let spread = self.spread()?;
         Ok(Few {
             values,
@@ -528,7 +565,36 @@ fn depth(store: &Store) -> Option<u32> {
 /// What fuzzers and their short run in the tests call.
 #[doc(hidden)]
 pub mod fuzzing {
-    use super::{Grammar, Series};
+    use super::{Grammar, Limits, MODES, Series};
+
+    /// Appends the bytes to a grammar of each mode, under a cap that the first byte gives; 255 is a gap. Checks every
+    /// constraint after each, and that what was saved on the way goes on to the same end.
+    pub fn stream(bytes: &[u8]) {
+        let (cap, symbols) = bytes.split_first().unwrap_or((&0, &[]));
+        for mode in MODES {
+            let limits = Limits {
+                symbols: usize::from(*cap),
+                followers: 8,
+            };
+            let mut grammar = Grammar::with_limits(mode, limits);
+            let (first, second) = symbols.split_at(symbols.len() / 2);
+            take(&mut grammar, first);
+            let mut loaded = Grammar::load(&grammar.save()).expect("what was saved");
+            take(&mut grammar, second);
+            take(&mut loaded, second);
+            assert_eq!(grammar.predictions(), loaded.predictions());
+        }
+    }
+
+    fn take(grammar: &mut Grammar, symbols: &[u8]) {
+        for symbol in symbols {
+            match symbol {
+                255 => grammar.lose_track(),
+                _ => grammar.append((*symbol).into()),
+            }
+            grammar.verify().expect("the constraints of a grammar");
+        }
+    }
 
     /// Loads a series if the first byte is odd, else a grammar, and uses it; whether it could be loaded.
     pub fn model(bytes: &[u8]) -> bool {
@@ -542,13 +608,19 @@ pub mod fuzzing {
     fn use_series(mut series: Series) -> bool {
         for value in [3, 5, 3, 5, 1 << 40] {
             series.observe(value);
-            let _ = (series.predict(), series.nth_after(3, 2), series.confidence());
+            let _ = (
+                series.predict(),
+                series.nth_after(3, 2),
+                series.confidence(),
+            );
         }
         Series::load(&series.save()).is_ok()
     }
 
     fn use_grammar(mut grammar: Grammar) -> bool {
-        grammar.verify().expect("what was loaded keeps the constraints");
+        grammar
+            .verify()
+            .expect("what was loaded keeps the constraints");
         for round in 0..3 {
             for symbol in [1, 2, 3, 3, 4, 5, u32::MAX - 3, 1] {
                 let ahead = grammar.best().map(|cursor| cursor.take(20).count());

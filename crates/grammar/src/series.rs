@@ -4,6 +4,7 @@
 //! As in §3.2.1 of the paper: one value as long as there is only one, then a small grammar of its own, and where
 //! more than [`DISTINCT_MAX`] different values have been seen, statistics.
 
+use crate::followers::Cursor;
 use crate::grammar::{Grammar, Limits, Mode};
 
 /// How many different values a series may have and still be learned as a sequence.
@@ -37,7 +38,7 @@ pub(crate) enum State {
 
 /// Few different values, in an order that can be learned.
 #[derive(Clone, Debug)]
-pub(crate) struct Few {
+pub struct Few {
     /// With the number of times each was seen.
     pub values: Vec<(u64, u32)>,
     pub grammar: Grammar,
@@ -87,7 +88,13 @@ impl Spread {
     }
 
     /// The spread of values of which this is known.
-    pub fn from_parts(count: u64, mean: f64, variance: f64, extent: (u64, u64), last: u64) -> Spread {
+    pub fn from_parts(
+        count: u64,
+        mean: f64,
+        variance: f64,
+        extent: (u64, u64),
+        last: u64,
+    ) -> Spread {
         Spread {
             count,
             mean,
@@ -158,9 +165,27 @@ impl Series {
         }
     }
 
+    /// The values that are expected, one after the other.
+    pub fn ahead(&self) -> SeriesAhead<'_> {
+        match &self.state {
+            State::Few(few) => SeriesAhead::Few(few, None),
+            _ => SeriesAhead::One(self.nth(0).unwrap_or(0)),
+        }
+    }
+
+    /// The values that are expected if `value` comes before them.
+    pub(crate) fn ahead_after(&self, value: u64) -> SeriesAhead<'_> {
+        match &self.state {
+            State::Few(few) => few.ahead_after(value),
+            _ => SeriesAhead::One(self.nth_after(value, 0)),
+        }
+    }
+
     /// How often it was right lately, from 0 to 1.
+    ///
+    /// Before anything is known it is 3/4: most series of a program are one value.
     pub fn confidence(&self) -> f64 {
-        f64::from(self.hits + 1) / f64::from(self.tries + 2)
+        f64::from(self.hits + 3) / f64::from(self.tries + 4)
     }
 
     /// Whether all values so far were the same.
@@ -172,8 +197,41 @@ impl Series {
     pub fn memory(&self) -> usize {
         match &self.state {
             State::Empty | State::One { .. } => 0,
-            State::Few(few) => size_of::<Few>() + few.values.capacity() * size_of::<(u64, u32)>() + few.grammar.memory(),
+            State::Few(few) => {
+                size_of::<Few>()
+                    + few.values.capacity() * size_of::<(u64, u32)>()
+                    + few.grammar.memory()
+            }
             State::Many(_) => size_of::<Spread>(),
+        }
+    }
+}
+
+/// The values that a series expects. It never ends.
+#[derive(Clone, Debug)]
+pub enum SeriesAhead<'a> {
+    /// Always the same.
+    #[doc(hidden)]
+    One(u64),
+    /// From a grammar; the way through it is found when it is needed.
+    #[doc(hidden)]
+    Few(&'a Few, Option<Box<Cursor<'a>>>),
+}
+
+impl Iterator for SeriesAhead<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        match self {
+            SeriesAhead::One(value) => Some(*value),
+            SeriesAhead::Few(few, way) => {
+                if way.is_none() {
+                    *way = few.grammar.best().map(Box::new);
+                }
+                let symbol = way.as_mut().and_then(|cursor| cursor.next());
+                Some(symbol.map_or_else(|| few.usual(), |s| few.values[s as usize].0))
+            }
         }
     }
 }
@@ -253,6 +311,15 @@ impl Few {
         symbol.map_or_else(|| self.usual(), |s| self.values[s as usize].0)
     }
 
+    fn ahead_after(&self, value: u64) -> SeriesAhead<'_> {
+        let symbol = self.position(value);
+        let Some(mut cursor) = symbol.and_then(|s| self.grammar.best_through(s as u32)) else {
+            return SeriesAhead::One(self.usual());
+        };
+        cursor.next();
+        SeriesAhead::Few(self, Some(Box::new(cursor)))
+    }
+
     /// The value that was seen most often; of several the last.
     fn usual(&self) -> u64 {
         let usual = self.values.iter().max_by_key(|v| v.1);
@@ -287,7 +354,11 @@ mod tests {
     #[test]
     fn the_values_after_the_next_ones_are_known_too() {
         let mut series = Series::default();
-        [3u64, 5, 9].into_iter().cycle().take(20).for_each(|v| series.observe(v));
+        [3u64, 5, 9]
+            .into_iter()
+            .cycle()
+            .take(20)
+            .for_each(|v| series.observe(v));
         let next: Vec<_> = (0..6).map(|n| series.nth(n).unwrap()).collect();
         assert_eq!(next, [9, 3, 5, 9, 3, 5]);
         assert_eq!(series.nth_after(9, 1), 5);

@@ -112,16 +112,19 @@ impl Far {
     }
 
     fn number(&mut self, symbol: u32) -> u32 {
-        *self.numbers.entry(symbol).or_insert_with(|| match self.free.pop() {
-            Some(number) => {
-                self.symbols[number as usize] = symbol;
-                number
-            }
-            None => {
-                self.symbols.push(symbol);
-                self.symbols.len() as u32 - 1
-            }
-        })
+        *self
+            .numbers
+            .entry(symbol)
+            .or_insert_with(|| match self.free.pop() {
+                Some(number) => {
+                    self.symbols[number as usize] = symbol;
+                    number
+                }
+                None => {
+                    self.symbols.push(symbol);
+                    self.symbols.len() as u32 - 1
+                }
+            })
     }
 
     fn forget(&mut self, number: u32) {
@@ -513,7 +516,8 @@ impl Store {
     /// The node where the digram at `node` is indexed, which may be itself.
     pub(crate) fn find_digram(&self, node: u32) -> Option<u32> {
         let key = self.digram(node);
-        self.digrams.find(key.hash(), |other| self.digram(other) == key)
+        self.digrams
+            .find(key.hash(), |other| self.digram(other) == key)
     }
 
     /// Enters the digram at `node`, which must not be there.

@@ -1,15 +1,19 @@
 //! A table of nodes, found by what they are: the keys are in the nodes, a slot is four bytes.
 //!
-//! Open and probed in line. The top bits of a slot repeat some of the hash, so that a look at a node, which is
-//! somewhere else in memory, is rarely in vain. It grows by half, not by doubling, and shrinks: memory matters.
+//! Open and probed in line, those far from home first (Robin Hood). The top bits of a slot say how far: a node, which
+//! is somewhere else in memory, is looked at only if it can be the one, and never when others move up. The table
+//! is at most four fifths full, grows by two fifths, not by doubling, and shrinks: memory matters.
 
 use crate::store::NONE;
 
-/// Bits of a slot that name the node; those above are a tag.
+/// Bits of a slot that name the node; those above say how far it is from home.
 const NODE_BITS: u32 = 26;
 
 /// No node has this number or a greater one.
 pub(crate) const NODES_MAX: u32 = (1 << NODE_BITS) - 1;
+
+/// So far from home, or farther.
+const FAR: u32 = 63;
 
 /// See the module's header.
 #[derive(Clone, Debug, Default)]
@@ -27,13 +31,18 @@ pub(crate) fn spread(key: u64) -> u64 {
 }
 
 #[inline]
-fn slot_of(hash: u64, node: u32) -> u32 {
-    (hash as u32) << NODE_BITS | node
+fn slot_of(node: u32, way: usize) -> u32 {
+    (way.min(FAR as usize) as u32) << NODE_BITS | node
 }
 
 #[inline]
 fn node_of(slot: u32) -> u32 {
     slot & NODES_MAX
+}
+
+#[inline]
+fn way_of(slot: u32) -> u32 {
+    slot >> NODE_BITS
 }
 
 impl Table {
@@ -54,16 +63,16 @@ impl Table {
     /// Puts a node in the place of one that is the same.
     pub(crate) fn exchange(&mut self, hash: u64, old: u32, new: u32) {
         if let Some(at) = self.position(hash, |node| node == old) {
-            self.slots[at] = slot_of(hash, new);
+            self.slots[at] = self.slots[at] & !NODES_MAX | new;
         }
     }
 
     /// Adds a node that is not there.
     pub(crate) fn insert(&mut self, hash: u64, node: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.len + 1) * 20 > self.slots.len() * 17 {
-            self.resize((self.slots.len() * 3 / 2).max(8), hash_of);
+        if (self.len + 1) * 5 > self.slots.len() * 4 {
+            self.resize((self.slots.len() * 7 / 5).max(8), &hash_of);
         }
-        self.place(hash, node);
+        self.place(hash, node, &hash_of);
         self.len += 1;
     }
 
@@ -75,20 +84,22 @@ impl Table {
         self.len -= 1;
         self.close(gap, &hash_of);
         if self.slots.len() > 64 && self.len * 4 < self.slots.len() {
-            self.resize(self.len * 2, hash_of);
+            self.resize(self.len * 2, &hash_of);
         }
     }
 
-    /// Moves those up that were put behind a slot only because it was taken.
+    /// Moves those up that are behind a slot only because it was taken.
     fn close(&mut self, mut gap: usize, hash_of: &impl Fn(u32) -> u64) {
-        let mut at = self.behind(gap);
-        while self.slots[at] != NONE {
-            let home = self.home(hash_of(node_of(self.slots[at])));
-            if self.way(home, at) >= self.way(gap, at) {
-                self.slots[gap] = self.slots[at];
-                gap = at;
+        loop {
+            let at = self.behind(gap);
+            let slot = self.slots[at];
+            if slot == NONE || way_of(slot) == 0 {
+                break;
             }
-            at = self.behind(at);
+            let node = node_of(slot);
+            let way = self.whole_way(at, hash_of) - 1;
+            self.slots[gap] = slot_of(node, way);
+            gap = at;
         }
         self.slots[gap] = NONE;
     }
@@ -98,33 +109,52 @@ impl Table {
         if self.len == 0 {
             return None;
         }
-        let tag = slot_of(hash, 0);
-        let mut at = self.home(hash);
+        let (mut at, mut way) = (self.home(hash), 0);
         loop {
             let slot = self.slots[at];
-            if slot == NONE {
+            // One that is nearer to its home would have made room.
+            if slot == NONE || way_of(slot) < way {
                 return None;
             }
-            if slot & !NODES_MAX == tag && same(node_of(slot)) {
+            if way_of(slot) == way && same(node_of(slot)) {
                 return Some(at);
             }
             at = self.behind(at);
+            way = FAR.min(way + 1);
         }
     }
 
-    fn place(&mut self, hash: u64, node: u32) {
-        let mut at = self.home(hash);
+    fn place(&mut self, hash: u64, mut node: u32, hash_of: &impl Fn(u32) -> u64) {
+        let (mut at, mut way) = (self.home(hash), 0);
         while self.slots[at] != NONE {
+            let slot = self.slots[at];
+            // Most are near, which shows without a look at the node.
+            if (way_of(slot) as usize) < way {
+                let other = self.whole_way(at, hash_of);
+                if other < way {
+                    self.slots[at] = slot_of(node, way);
+                    (node, way) = (node_of(slot), other);
+                }
+            }
             at = self.behind(at);
+            way += 1;
         }
-        self.slots[at] = slot_of(hash, node);
+        self.slots[at] = slot_of(node, way);
     }
 
-    fn resize(&mut self, size: usize, hash_of: impl Fn(u32) -> u64) {
+    fn resize(&mut self, size: usize, hash_of: &impl Fn(u32) -> u64) {
         let old = std::mem::replace(&mut self.slots, vec![NONE; size]);
         for slot in old.into_iter().filter(|s| *s != NONE) {
             let node = node_of(slot);
-            self.place(hash_of(node), node);
+            self.place(hash_of(node), node, hash_of);
+        }
+    }
+
+    /// How far the node in a slot is from its home.
+    fn whole_way(&self, at: usize, hash_of: &impl Fn(u32) -> u64) -> usize {
+        match way_of(self.slots[at]) {
+            FAR => self.way(self.home(hash_of(node_of(self.slots[at]))), at),
+            near => near as usize,
         }
     }
 
@@ -136,13 +166,21 @@ impl Table {
 
     #[inline]
     fn behind(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+        if at + 1 == self.slots.len() {
+            0
+        } else {
+            at + 1
+        }
     }
 
     /// How far it is from one slot on to another.
     #[inline]
     fn way(&self, from: usize, to: usize) -> usize {
-        if to >= from { to - from } else { to + self.slots.len() - from }
+        if to >= from {
+            to - from
+        } else {
+            to + self.slots.len() - from
+        }
     }
 }
 

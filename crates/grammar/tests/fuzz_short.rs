@@ -1,6 +1,6 @@
 //! Loading thousands of damaged models, the same in each run: each is refused, or gives a grammar that keeps its
-//! constraints and goes on; no panic, no end that does not come, no memory without bound. The fuzzer in `fuzz/` tries
-//! the same for as long as one likes.
+//! constraints and goes on; no panic, no end that does not come, no memory without bound. And streams of all kinds. The
+//! fuzzers in `fuzz/` try the same for as long as one likes.
 
 mod shared;
 
@@ -10,8 +10,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 const INPUTS: usize = 20_000;
+const STREAMS: usize = 1_000;
 
-/// What a model may have allocated at any moment, for each byte of input and in all.
+/// What a model may have allocated at any moment.
 const MEMORY_BYTES_MAX: isize = 4 << 20;
 
 #[test]
@@ -29,7 +30,26 @@ fn models_of_any_kind_are_loaded_or_refused() {
         }
         loaded += usize::from(run(&input));
     }
-    assert!(loaded > INPUTS / 100, "only {loaded} were loaded: the mutations are too coarse");
+    assert!(
+        loaded > INPUTS / 100,
+        "only {loaded} were loaded: the mutations are too coarse"
+    );
+}
+
+#[test]
+fn streams_of_any_kind_keep_the_constraints() {
+    let mut noise = Noise(0x1234_5678_9ABC_DEF1);
+    for _ in 0..STREAMS {
+        // Pieces of what came before, now and then something else: loops, branches, gaps, and chance.
+        let mut input = vec![noise.below(256) as u8, 0, 1];
+        while input.len() < 20 + noise.below(200) as usize {
+            let from = 1 + noise.below(input.len() as u32 - 1) as usize;
+            let piece = input[from..input.len().min(from + 9)].repeat(1 + noise.below(4) as usize);
+            input.extend(piece);
+            input.push([noise.below(8), 255, 0][noise.below(10).saturating_sub(7) as usize] as u8);
+        }
+        fuzzing::stream(&input);
+    }
 }
 
 fn run(input: &[u8]) -> bool {
@@ -61,7 +81,10 @@ fn seeds() -> Vec<Vec<u8>> {
         [&[1], &series.save()[..]].concat()
     };
     let grammars = [Mode::Sequitur, Mode::Exact, Mode::Folding].map(grammar);
-    grammars.into_iter().chain([1, 7, 101].map(series)).collect()
+    grammars
+        .into_iter()
+        .chain([1, 7, 101].map(series))
+        .collect()
 }
 
 fn mutate(input: &mut Vec<u8>, noise: &mut Noise) {

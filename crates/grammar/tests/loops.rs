@@ -37,7 +37,11 @@ fn a_trip_count_that_changes_every_time_costs_one_miss_and_no_symbol() {
     let (right, largest) = follow(&input, first);
     assert!(largest <= 8, "{largest} symbols");
     let missed = input.len() - first - right;
-    assert!(missed <= 2 * counts.len(), "{missed} missed of {}", input.len());
+    assert!(
+        missed <= 2 * counts.len(),
+        "{missed} missed of {}",
+        input.len()
+    );
 }
 
 #[test]
@@ -47,7 +51,11 @@ fn trip_counts_that_repeat_in_their_own_order_are_predicted() {
     let learned = iterations([3, 7, 5, 9].repeat(2)).len();
     let (right, largest) = follow(&input, learned);
     assert!(largest <= 8, "{largest} symbols");
-    assert!(input.len() - learned - right <= 2, "{right} of {}", input.len() - learned);
+    assert!(
+        input.len() - learned - right <= 2,
+        "{right} of {}",
+        input.len() - learned
+    );
 }
 
 #[test]
@@ -97,14 +105,20 @@ fn an_exact_grammar_grows_where_a_folding_one_does_not() {
 #[test]
 fn after_one_iteration_everything_is_known() {
     // Symbols 0..40, some of them repeated; the end of the input cannot be known.
-    let once: Vec<u32> = (0..40).flat_map(|s| vec![s; 1 + s as usize % 3 * 4]).collect();
+    let once: Vec<u32> = (0..40)
+        .flat_map(|s| vec![s; 1 + s as usize % 3 * 4])
+        .collect();
     let input = once.repeat(6);
     for mode in [Mode::Exact, Mode::Folding] {
         let mut grammar = Grammar::new(mode);
         for (number, &symbol) in input.iter().enumerate() {
             grammar.append(symbol);
             if number > once.len() {
-                let ahead: Vec<u32> = grammar.best().unwrap().take(input.len() - number - 1).collect();
+                let ahead: Vec<u32> = grammar
+                    .best()
+                    .unwrap()
+                    .take(input.len() - number - 1)
+                    .collect();
                 let right = ahead == input[number + 1..];
                 assert!(right, "{mode:?} after {number}");
             }
@@ -171,7 +185,10 @@ fn loops_that_may_not_run_at_all_cost_little() {
         input.extend([(3, trips == 4), (4, true)]);
     }
     let (right, symbols) = known(&input);
-    assert!(right > 0.99 && symbols < 60, "{right} right, {symbols} symbols");
+    assert!(
+        right > 0.99 && symbols < 60,
+        "{right} right, {symbols} symbols"
+    );
 }
 
 #[test]
@@ -185,10 +202,16 @@ fn a_phase_that_comes_back_is_known_from_its_second_symbol_on() {
             let expected = grammar.predictions().first().map(|p| p.0);
             missed += usize::from(expected != Some(symbol));
             grammar.append(symbol);
-            assert!(number < 2 || at != once.len() || missed <= 2, "{missed} in phase {number}");
+            assert!(
+                number < 2 || at != once.len() || missed <= 2,
+                "{missed} in phase {number}"
+            );
         }
         // That it goes on for longer than last time is one more surprise.
-        assert!(number < 2 || missed <= 3, "{missed} missed in phase {number}");
+        assert!(
+            number < 2 || missed <= 3,
+            "{missed} missed in phase {number}"
+        );
     }
     assert!(grammar.len() < 100, "{}", grammar.len());
 }

@@ -8,7 +8,8 @@ use presagio_grammar::{Grammar, Mode, Symbol};
 /// The letters of a text, one symbol each.
 fn grammar(mode: Mode, text: &str) -> Grammar {
     let mut grammar = Grammar::new(mode);
-    text.bytes().for_each(|letter| grammar.append(letter.into()));
+    text.bytes()
+        .for_each(|letter| grammar.append(letter.into()));
     grammar
 }
 
@@ -52,7 +53,10 @@ fn predicted(grammar: &Grammar) -> Vec<(char, f64)> {
 
 #[test]
 fn table_1_digrams_are_unique_and_rules_are_used_twice() {
-    assert_eq!(written(&grammar(Mode::Sequitur, "abcdcde")), ["abAAe", "cd"]);
+    assert_eq!(
+        written(&grammar(Mode::Sequitur, "abcdcde")),
+        ["abAAe", "cd"]
+    );
     // The counterexamples are never left standing: a rule used once, a digram twice.
     assert_eq!(written(&grammar(Mode::Sequitur, "abcde")), ["abcde"]);
     assert_eq!(

@@ -18,13 +18,15 @@ fn grammar_of(mode: Mode, input: &[u32]) -> Grammar {
 /// Inputs with structure: random ones, repetitions, and loops in loops.
 fn input() -> impl Strategy<Value = Vec<u32>> {
     let random = |symbols: u32| vec(0..symbols, 0..120);
-    let words = (vec(vec(0..4u32, 1..5), 1..5), vec((0..5usize, 1..5usize), 0..40)).prop_map(
-        |(words, order)| {
+    let words = (
+        vec(vec(0..4u32, 1..5), 1..5),
+        vec((0..5usize, 1..5usize), 0..40),
+    )
+        .prop_map(|(words, order)| {
             let word = |at: usize| words[at % words.len()].clone();
             let parts = order.into_iter().map(|(at, times)| word(at).repeat(times));
             parts.collect::<Vec<_>>().concat()
-        },
-    );
+        });
     prop_oneof![random(2), random(4), random(12), words]
 }
 

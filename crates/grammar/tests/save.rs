@@ -85,7 +85,11 @@ fn a_second_run_is_predicted_from_its_first_symbol() {
             run.iter().for_each(|s| grammar.append(*s));
             grammar = again(&grammar);
             grammar.rewind();
-            let ahead: Vec<u32> = grammar.best().expect("a beginning").take(run.len()).collect();
+            let ahead: Vec<u32> = grammar
+                .best()
+                .expect("a beginning")
+                .take(run.len())
+                .collect();
             assert_eq!(ahead, run, "{mode:?}");
         }
     }
@@ -109,7 +113,10 @@ fn trip_counts_and_their_order_are_kept() {
         (0..trips).for_each(|_| grammar.append(2));
         grammar.append(3);
     };
-    [3, 7, 5, 9].repeat(10).into_iter().for_each(|n| iterate(&mut grammar, n));
+    [3, 7, 5, 9]
+        .repeat(10)
+        .into_iter()
+        .for_each(|n| iterate(&mut grammar, n));
     let mut grammar = again(&grammar);
     iterate(&mut grammar, 3);
     grammar.append(1);
@@ -140,7 +147,9 @@ fn what_is_not_a_grammar_is_refused_with_a_reason() {
     assert!(reason(&[&bytes[..], &[0]].concat()).contains("more than a model"));
     assert!(reason(&[&[9], &bytes[1..]].concat()).contains("version"));
     // A rule that is part of itself: S → A A x, A → A a.
-    let start = [3, /* A */ 3, 1, 0, /* A */ 3, 1, 2, /* x */ 8, 1, 0];
+    let start = [
+        3, /* A */ 3, 1, 0, /* A */ 3, 1, 2, /* x */ 8, 1, 0,
+    ];
     let inner = [2, /* A */ 3, 1, 4, /* a */ 2, 1, 0];
     let circle = [&[1, 0, 100, 8, 2][..], &start, &inner, &[8, 0, 0, 0]].concat();
     assert!(reason(&circle).contains("circle"), "{}", reason(&circle));

@@ -8,7 +8,8 @@
 //! 3. `presagio_best` makes a `cursor`, which only notes which way it is. The first `presagio_cursor_next`
 //!    has it read a block of predictions from the model.
 //!
-//! `saved` has the functions that keep a model in a file. `fault` has every reason for which a call fails. The crate is a Rust library too, only for its tests.
+//! `saved` has the functions that keep a model in a file, `fault` every reason for which a call fails. The crate
+//! is a Rust library too, only for its tests.
 //!
 //! *Invariant:* `unsafe` occurs where functions of the header are, and only to follow the pointers that C
 //! passed in. No panic leaves these functions.
@@ -118,16 +119,12 @@ pub unsafe extern "C" fn presagio_predict(
         let ways = place(ways, "ways")?;
         // SAFETY: as the caller promises.
         let model = unsafe { given(model, "model")? };
-        let weights = model.read(|model| model.predictions().map(|p| p.1).take(max).collect())?;
-        let weights: Vec<f64> = weights;
-        for (nth, weight) in weights.iter().enumerate() {
+        let weights: Vec<f64> =
+            model.read(|model| model.predictions().map(|p| p.1).take(max).collect())?;
+        for (nth, weight) in weights.iter().copied().enumerate() {
             let cursor = Box::into_raw(Box::new(Cursor::new(model, Choice::Nth(nth))));
-            let way = Way {
-                cursor,
-                weight: *weight,
-            };
             // SAFETY: there are at most `max`, for which the caller promises room.
-            unsafe { ways.add(nth).write(way) };
+            unsafe { ways.add(nth).write(Way { cursor, weight }) };
         }
         // SAFETY: as the caller promises.
         unsafe { count.write(weights.len()) };

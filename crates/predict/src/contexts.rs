@@ -83,7 +83,9 @@ impl Symbols {
         let mut sizes: Vec<_> = self.sizes.iter().collect();
         sizes.sort_unstable_by_key(|((action, _), class)| (*action, **class));
         let action = |number: u8| Action::from_number(number);
-        let known = sizes.into_iter().filter_map(|(&(number, len), _)| Some((action(number)?, len)));
+        let known = sizes
+            .into_iter()
+            .filter_map(|(&(number, len), _)| Some((action(number)?, len)));
         known.collect()
     }
 

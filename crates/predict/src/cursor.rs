@@ -2,8 +2,9 @@
 
 use crate::files::{Ahead, Name};
 use crate::model::{Model, has_offset, position_after};
-use crate::transition::{Guess, Seen, Which};
+use crate::transition::{Guess, Seen, TransitionAhead, Which};
 use presagio_core::{Action, FileId, Nanos};
+use presagio_grammar::SeriesAhead;
 use smallvec::SmallVec;
 
 /// The file of a prediction.
@@ -44,28 +45,27 @@ pub struct Cursor<'a> {
     ahead: Ahead,
     /// Where symbols were last on this way.
     lasts: SmallVec<[(u32, Name, u64); 8]>,
-    /// How often transitions and symbols have come on this way.
-    transitions: Counts<(u32, u32)>,
-    contexts: Counts<u32>,
+    /// What is expected of the transitions and symbols that have come on this way, from here on.
+    transitions: SmallVec<[((u32, u32), TransitionAhead<'a>); 4]>,
+    sizes: SmallVec<[(u32, SeriesAhead<'a>); 4]>,
     after: Nanos,
-    raw: f64,
+    /// The least sure of what the predictions so far depend on. Not the product: if one is right the others tend
+    /// to be.
+    weakest: f64,
+    steps: u32,
 }
 
-/// How often something has come.
-type Counts<K> = SmallVec<[(K, usize); 8]>;
-
-/// How often something had come before, and counts it.
-fn count<K: PartialEq>(counts: &mut Counts<K>, key: K) -> usize {
-    match counts.iter_mut().find(|c| c.0 == key) {
-        Some(known) => {
-            known.1 += 1;
-            known.1
-        }
-        None => {
-            counts.push((key, 0));
-            0
-        }
-    }
+/// The place of a key in a list that is searched from its end, where it will be if it came lately; if it is not
+/// there, it is added with what `make` gives.
+fn place_of<K: PartialEq + Copy, V>(
+    list: &mut SmallVec<[(K, V); 4]>,
+    key: K,
+    make: impl FnOnce() -> V,
+) -> usize {
+    list.iter().rposition(|l| l.0 == key).unwrap_or_else(|| {
+        list.push((key, make()));
+        list.len() - 1
+    })
 }
 
 impl<'a> Cursor<'a> {
@@ -82,9 +82,10 @@ impl<'a> Cursor<'a> {
             ahead: Ahead::default(),
             lasts: SmallVec::new(),
             transitions: SmallVec::new(),
-            contexts: SmallVec::new(),
+            sizes: SmallVec::new(),
             after: Nanos::ZERO,
-            raw: 1.0,
+            weakest: 1.0,
+            steps: 0,
         }
     }
 
@@ -101,7 +102,7 @@ impl<'a> Cursor<'a> {
     /// What was computed for the last prediction, before it was calibrated.
     pub(crate) fn raw(&self) -> f64 {
         let symbols = self.symbols.as_ref().map_or(1.0, |s| s.confidence());
-        self.raw * self.share * symbols
+        self.weakest * self.share * symbols
     }
 
     /// Which file comes next, and how sure that is.
@@ -142,15 +143,20 @@ impl<'a> Cursor<'a> {
         let action = model.symbols.action(symbol);
         let from = self.last.replace(symbol);
         let transition = from.and_then(|from| model.transition(from, symbol));
-        let nth = from.map_or(0, |from| count(&mut self.transitions, (from, symbol)));
-        let which = transition.map_or(nothing(Which::Own), |t| t.file(nth));
+        let place = from.zip(transition).map(|(from, transition)| {
+            place_of(&mut self.transitions, (from, symbol), || transition.ahead())
+        });
+        let which = match place {
+            Some(place) => self.transitions[place].1.file(),
+            None => nothing(Which::Own),
+        };
         let file = self.file(which, symbol);
         let seen = Seen {
             position: self.ahead.position(&model.files, file.value),
             last: self.own(symbol).map_or(0, |own| own.1),
         };
-        let offset = match transition {
-            Some(transition) if has_offset(action) => transition.offset(nth, seen),
+        let offset = match place {
+            Some(place) if has_offset(action) => self.transitions[place].1.offset(seen),
             Some(_) => certain(0),
             None => nothing(seen.position),
         };
@@ -159,7 +165,9 @@ impl<'a> Cursor<'a> {
         let gap = transition.map_or(Nanos::ZERO, |t| t.gap.expected());
         let after = self.after + gap;
         self.after = after + context.duration.expected();
-        self.raw *= file.sure * offset.sure * size.sure;
+        self.weakest = [file.sure, offset.sure, size.sure]
+            .into_iter()
+            .fold(self.weakest, f64::min);
         self.remember(symbol, file.value, offset.value);
         let position = position_after(action, offset.value, size.value, || seen.position);
         self.ahead.use_up_to(file.value, position);
@@ -180,10 +188,10 @@ impl<'a> Cursor<'a> {
         if !action.is_transfer() {
             return certain(0);
         }
-        let nth = count(&mut self.contexts, symbol);
         let sizes = &self.model.contexts[symbol as usize].sizes;
+        let place = place_of(&mut self.sizes, symbol, || sizes.ahead());
         Guess {
-            value: sizes.nth(nth).unwrap_or(0),
+            value: self.sizes[place].1.next().unwrap_or(0),
             sure: sizes.confidence(),
         }
     }
@@ -210,7 +218,8 @@ impl Iterator for Cursor<'_> {
         if let Some(symbols) = &mut self.symbols {
             symbols.next();
         }
-        let confidence = self.model.calibration.say(raw);
+        self.steps = self.steps.saturating_add(1);
+        let confidence = self.model.confidence(raw, self.steps);
         Some(Predicted {
             confidence,
             ..predicted

@@ -13,6 +13,8 @@ use presagio_grammar::{Grammar, Limits, Mode, Series, Spread};
 pub struct Settings {
     /// What its grammar keeps.
     pub mode: Mode,
+    /// Whether an exact grammar is folded once a loop has been seen to run with many different trip counts.
+    pub adapts: bool,
     /// How large its grammar may get.
     pub limits: Limits,
     /// Transitions that are remembered.
@@ -22,7 +24,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            mode: Mode::Folding,
+            mode: Mode::Exact,
+            adapts: true,
             limits: Limits {
                 symbols: 1 << 18,
                 followers: 16,
@@ -59,10 +62,28 @@ impl Place {
 /// To see what became of a prediction costs more than all the rest. So many are looked at from the first on,
 /// then one in so many.
 const JUDGE_ALL: u64 = 64;
-const JUDGE_EVERY: u64 = 7;
+const JUDGE_EVERY: u64 = 8;
+
+/// Whether the operation of this number is one of those that are looked at: in no rhythm that a program may have.
+fn is_drawn(number: u64) -> bool {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40 & (JUDGE_EVERY - 1) == 0
+}
 
 /// No symbol has this number.
 const NO_SUCCESSOR: (u32, u32) = (u32::MAX, u32::MAX);
+
+/// Predictions so far ahead are looked at too.
+const FAR_AHEAD: u64 = 16;
+
+/// A prediction whose time has not come.
+#[derive(Clone, Copy, Debug)]
+struct Far {
+    /// How many operations will have been observed before it.
+    due: u64,
+    raw: f64,
+    predicted: Predicted,
+}
 
 /// What is learned of a symbol.
 #[derive(Clone, Debug)]
@@ -104,7 +125,10 @@ pub struct Model {
     pub(crate) transition_numbers: IdHashMap<(u32, u32), u32>,
     pub(crate) files: Files,
     pub(crate) last: Option<Last>,
+    /// Of the next operation, and of one that is [`FAR_AHEAD`].
     pub(crate) calibration: Calibration,
+    pub(crate) far_calibration: Calibration,
+    far: Option<Far>,
     pub(crate) observed: u64,
 }
 
@@ -132,6 +156,8 @@ impl Model {
             files: Files::default(),
             last: None,
             calibration: Calibration::default(),
+            far_calibration: Calibration::default(),
+            far: None,
             observed: 0,
         }
     }
@@ -144,9 +170,10 @@ impl Model {
 
     /// Learns from an operation, which has just ended.
     pub fn observe(&mut self, event: &Event) {
-        if self.observed < JUDGE_ALL || self.observed.is_multiple_of(JUDGE_EVERY) {
+        if self.observed < JUDGE_ALL || is_drawn(self.observed) {
             self.judge(event);
         }
+        self.judge_far(event);
         let files = &self.files;
         let symbol = self.symbols.symbol(event, || relation(files, event));
         if symbol as usize == self.contexts.len() {
@@ -157,6 +184,9 @@ impl Model {
         }
         self.learn_context(symbol, event);
         self.grammar.append(symbol);
+        if self.settings.adapts && self.grammar.trip_counts_vary() {
+            self.grammar = self.grammar.fold();
+        }
         let end = event.end();
         self.last = Some(Last { symbol, end });
         self.observed += 1;
@@ -264,16 +294,52 @@ impl Model {
             + self.transition_numbers.capacity() * entry
     }
 
-    /// Whether the likeliest prediction came true, for calibration.
+    /// Sees what became of the likeliest prediction, for calibration.
     fn judge(&mut self, event: &Event) {
-        let Some(mut cursor) = self.best() else {
-            return;
-        };
-        if let Some(predicted) = cursor.next() {
-            let raw = cursor.raw();
-            let came_true = comes_true(&predicted, event, &self.files);
+        if let Some((raw, came_true)) = self.judged(event) {
             self.calibration.observe(raw, came_true);
         }
+    }
+
+    /// Sees what became of a prediction of long ago, and remembers another one now and then.
+    fn judge_far(&mut self, event: &Event) {
+        match self.far {
+            Some(far) if far.due > self.observed => {}
+            Some(far) => {
+                let came_true = comes_true(&far.predicted, event, &self.files);
+                self.far_calibration.observe(far.raw, came_true);
+                self.far = None;
+            }
+            None => self.far = self.look_far(),
+        }
+    }
+
+    fn look_far(&self) -> Option<Far> {
+        let mut cursor = self.best()?;
+        let predicted = cursor.nth(FAR_AHEAD as usize - 1)?;
+        Some(Far {
+            due: self.observed + FAR_AHEAD - 1,
+            raw: cursor.raw(),
+            predicted,
+        })
+    }
+
+    /// How likely a prediction comes true for which `raw` was computed, so many steps ahead.
+    pub(crate) fn confidence(&self, raw: f64, steps: u32) -> f64 {
+        let near = self.calibration.say(raw);
+        if steps <= 1 {
+            return near;
+        }
+        let far = self.far_calibration.say(raw);
+        let share = f64::from(steps.ilog2()) / f64::from(FAR_AHEAD.ilog2());
+        near + (far - near) * share.min(1.0)
+    }
+
+    /// What was computed for the likeliest prediction, and whether it came true.
+    fn judged(&self, event: &Event) -> Option<(f64, bool)> {
+        let mut cursor = self.best()?;
+        let predicted = cursor.next()?;
+        Some((cursor.raw(), comes_true(&predicted, event, &self.files)))
     }
 
     fn learn_transition(&mut self, last: Last, symbol: u32, event: &Event) {

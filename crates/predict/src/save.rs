@@ -13,7 +13,8 @@
 //!            limit of transitions, operations observed,
 //!            number of sizes, (action, size)…, number of symbols, (origin, action, failed, sizes, duration)…,
 //!            number of transitions, (from, to, relative, rank, own, 0 | 1, absolute, stride, gap)…,
-//!            number of bins, (tries, hits)…, grammar
+//!            twice (for the next operation, and for one far ahead): number of bins, (tries, hits)…,
+//!            grammar
 //! span       weighted, count, mean (fraction), variance (fraction), least, greatest, last
 //! ```
 
@@ -156,11 +157,13 @@ impl Writer {
         for (&(from, to), &number) in numbers {
             self.transition(from, to, &model.transitions[number as usize]);
         }
-        let bins: Vec<_> = model.calibration.bins().collect();
-        self.number(bins.len() as u64);
-        for (tries, hits) in bins {
-            self.fraction(tries);
-            self.fraction(hits);
+        for calibration in [&model.calibration, &model.far_calibration] {
+            let bins: Vec<_> = calibration.bins().collect();
+            self.number(bins.len() as u64);
+            for (tries, hits) in bins {
+                self.fraction(tries);
+                self.fraction(hits);
+            }
         }
         self.bytes(&model.grammar.save());
     }
@@ -225,7 +228,9 @@ impl<'a> Reader<'a> {
     /// How many there are of something that takes a byte at least.
     fn count(&mut self) -> Loaded<usize> {
         let count = self.number()?;
-        let fits = usize::try_from(count).ok().filter(|c| *c <= self.rest.len());
+        let fits = usize::try_from(count)
+            .ok()
+            .filter(|c| *c <= self.rest.len());
         fits.ok_or_else(|| damaged("a number is larger than the model"))
     }
 
@@ -282,6 +287,7 @@ impl<'a> Reader<'a> {
             self.transition(&mut model)?;
         }
         model.calibration = self.calibration()?;
+        model.far_calibration = self.calibration()?;
         let grammar = Grammar::load(self.bytes()?);
         model.grammar = grammar.map_err(|error| LoadError::Damaged(error.to_string()))?;
         if !self.rest.is_empty() {

@@ -211,16 +211,17 @@ impl Score {
     fn judge_next(&mut self, event: &Event) {
         let gap = self.model.last.map(|last| event.time.since(last.end));
         let mut seen = Seen::default();
-        for (n, (mut cursor, share)) in self.model.predictions().enumerate() {
-            let Some(predicted) = cursor.next() else {
-                continue;
-            };
-            if n == 0 {
-                let came_true = comes_true(&predicted, event, &self.model.files);
-                seen.best = Some((predicted.confidence, came_true));
+        for (mut cursor, share) in self.model.predictions() {
+            if let Some(predicted) = cursor.next() {
+                seen.add(&predicted, share, event, gap, &self.model);
             }
-            seen.add(&predicted, share, event, gap, &self.model);
         }
+        // What the model itself would act on.
+        let best = self.model.best().and_then(|mut cursor| cursor.next());
+        seen.best = best.map(|predicted| {
+            let came_true = comes_true(&predicted, event, &self.model.files);
+            (predicted.confidence, came_true)
+        });
         let contiguous = self.files.end == Some((event.file, event.offset));
         self.tally.add_next(event, &seen, contiguous, gap);
         self.draw_next(event, &seen, gap);
@@ -427,4 +428,90 @@ fn hit_ratio(predicted: &Predicted, event: &Event, is_file: bool) -> f64 {
     let common = p_end.min(o_end).saturating_sub(begin);
     let span = p_end.max(o_end) - predicted.offset.min(event.offset);
     common as f64 / span as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apps;
+    use presagio_core::Action;
+
+    fn predicted(action: Action, offset: u64, len: u64) -> Predicted {
+        Predicted {
+            action,
+            file: PredictedFile::Known(FileId(1)),
+            offset,
+            len,
+            after: Nanos::ZERO,
+            confidence: 1.0,
+        }
+    }
+
+    fn written(offset: u64, len: u64) -> Event {
+        let mut event = apps::round_robin(1, 1)[1];
+        (event.offset, event.len) = (offset, len);
+        event
+    }
+
+    #[test]
+    fn the_hit_ratio_is_the_common_part_of_the_span() {
+        let ratio = |p: (u64, u64), o: (u64, u64)| {
+            let predicted = predicted(Action::Write, p.0, p.1);
+            hit_ratio(&predicted, &written(o.0, o.1), true)
+        };
+        assert_eq!(ratio((100, 50), (100, 50)), 1.0);
+        assert_eq!(ratio((100, 100), (150, 100)), 50.0 / 150.0);
+        assert_eq!(ratio((0, 10), (90, 10)), 0.0);
+        assert_eq!(ratio((0, 0), (90, 10)), 0.0);
+        assert_eq!(ratio((u64::MAX, 10), (0, 10)), 0.0);
+    }
+
+    #[test]
+    fn nothing_expected_and_nothing_accessed_is_a_hit_wherever() {
+        let mut event = written(70, 0);
+        event.action = Action::Seek;
+        let seek = predicted(Action::Seek, 5, 0);
+        assert_eq!(hit_ratio(&seek, &event, true), 1.0);
+        let write = predicted(Action::Write, 70, 10);
+        assert_eq!(hit_ratio(&write, &event, true), 0.0);
+    }
+
+    #[test]
+    fn size_errors_are_relative_to_what_came() {
+        assert_eq!(size_error(5000, 2), 2499.0);
+        assert_eq!(size_error(90, 100), 0.1);
+        assert_eq!((size_error(0, 0), size_error(7, 0)), (0.0, 1.0));
+    }
+
+    /// Curves, trials and waiting predictions are bounded, so a long stream takes no more than a short one.
+    #[test]
+    fn a_score_takes_no_more_memory_for_a_longer_stream() {
+        let mut score = Score::default();
+        for event in apps::gtc_with(60, 100, 0) {
+            score.observe(&event);
+            assert!(score.pending.len() <= 16 && score.between.len() <= BETWEEN_MAX);
+        }
+        assert!(score.reach().trials.len() <= 2 * score.options.trials);
+        let points = score.curves().hit.points().count();
+        assert!((400..=1000).contains(&points), "{points}");
+    }
+
+    #[test]
+    fn a_new_file_is_right_if_it_is_the_one_that_was_meant() {
+        let mut score = Score::default();
+        let model = Model::new();
+        for file in [7, 9] {
+            let mut event = written(0, 1);
+            event.file = FileId(file);
+            score.files.observe(&event, &model);
+        }
+        // Both were new; the model that is asked knows neither, so the next one is the third.
+        assert_eq!(score.files.known, 2);
+        assert_eq!(score.files.number(FileId(11), &model), Some(2));
+        score.model.observe(&Event {
+            file: FileId(9),
+            ..written(0, 1)
+        });
+        assert_eq!(score.files.number(FileId(9), &score.model), Some(1));
+    }
 }

@@ -7,7 +7,7 @@
 
 use crate::files::{FAR, NEW};
 use presagio_core::Nanos;
-use presagio_grammar::{Series, Spread};
+use presagio_grammar::{Series, SeriesAhead, Spread};
 
 /// See the module's header.
 #[derive(Clone, Debug, Default)]
@@ -77,17 +77,26 @@ impl Transition {
         }
     }
 
-    /// Where the access after `n` more of this transition will be.
-    pub(crate) fn offset(&self, n: usize, seen: Seen) -> Guess<u64> {
-        let guess = |series: &Series, base: u64| {
-            let value = base.wrapping_add(series.nth(n).unwrap_or(0));
-            let sure = series.confidence();
-            Guess { value, sure }
-        };
-        let mut best = guess(&self.relative, seen.position);
+    /// What to expect of this transition each time it comes.
+    pub(crate) fn ahead(&self) -> TransitionAhead<'_> {
+        let (base, offsets) = self.best_offsets();
+        TransitionAhead {
+            base,
+            offsets: offsets.ahead(),
+            offset_sure: offsets.confidence(),
+            files: self.best_files(),
+        }
+    }
+
+    /// The view of offsets that was right most often, and its series.
+    fn best_offsets(&self) -> (Base, &Series) {
+        let mut best = (Base::Position, &self.relative);
         if let Some(others) = &self.others {
-            for other in [guess(&others.absolute, 0), guess(&others.stride, seen.last)] {
-                if other.sure > best.sure {
+            for other in [
+                (Base::Start, &others.absolute),
+                (Base::Last, &others.stride),
+            ] {
+                if other.1.confidence() > best.1.confidence() {
                     best = other;
                 }
             }
@@ -95,32 +104,66 @@ impl Transition {
         best
     }
 
-    /// Which file the operation after `n` more of this transition will use.
-    pub(crate) fn file(&self, n: usize) -> Guess<Which> {
-        let sure = self.rank.confidence();
-        let own = Guess {
-            value: Which::Own,
-            sure: self.own.confidence(),
-        };
-        let says_own = !self.rank.is_constant() && self.own.nth(n) == Some(1);
-        match self.rank.nth(n) {
-            _ if says_own && own.sure > sure => own,
-            Some(FAR) => own,
-            Some(NEW) => Guess {
-                value: Which::New,
-                sure,
-            },
-            rank => Guess {
-                value: Which::Rank(rank.unwrap_or(0)),
-                sure,
-            },
+    /// The ranks of files to come, and how sure they are; none if the symbol stays with the file it used last.
+    fn best_files(&self) -> (Option<SeriesAhead<'_>>, f64) {
+        let (rank, own) = (self.rank.confidence(), self.own.confidence());
+        let stays = !self.rank.is_constant() && self.own.predict() == Some(1) && own > rank;
+        match stays || self.rank.predict() == Some(FAR) {
+            true => (None, own),
+            false => (Some(self.rank.ahead()), rank),
         }
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let of = |o: &Box<Others>| size_of::<Others>() + o.absolute.memory() + o.stride.memory();
-        let others = self.others.as_ref().map_or(0, of);
+        let of = |o: &Others| size_of::<Others>() + o.absolute.memory() + o.stride.memory();
+        let others = self.others.as_deref().map_or(0, of);
         self.relative.memory() + self.rank.memory() + self.own.memory() + others
+    }
+}
+
+/// From where an offset is seen.
+#[derive(Clone, Copy, Debug)]
+enum Base {
+    /// Where the file's last access ended.
+    Position,
+    /// The start of the file.
+    Start,
+    /// Where this symbol was last.
+    Last,
+}
+
+/// What a cursor expects of a transition, each time it comes.
+#[derive(Clone, Debug)]
+pub(crate) struct TransitionAhead<'a> {
+    base: Base,
+    offsets: SeriesAhead<'a>,
+    offset_sure: f64,
+    files: (Option<SeriesAhead<'a>>, f64),
+}
+
+impl TransitionAhead<'_> {
+    /// Where the next access will be.
+    pub(crate) fn offset(&mut self, seen: Seen) -> Guess<u64> {
+        let base = match self.base {
+            Base::Position => seen.position,
+            Base::Start => 0,
+            Base::Last => seen.last,
+        };
+        Guess {
+            value: base.wrapping_add(self.offsets.next().unwrap_or(0)),
+            sure: self.offset_sure,
+        }
+    }
+
+    /// Which file the next operation will use.
+    pub(crate) fn file(&mut self) -> Guess<Which> {
+        let (ranks, sure) = &mut self.files;
+        let value = match ranks.as_mut().and_then(|ranks| ranks.next()) {
+            None | Some(FAR) => Which::Own,
+            Some(NEW) => Which::New,
+            Some(rank) => Which::Rank(rank),
+        };
+        Guess { value, sure: *sure }
     }
 }
 

@@ -55,7 +55,14 @@ fn a_second_run_is_predicted_from_its_first_operation() {
         assert!(file, "operation {number}: {:?}", predicted.file);
         assert_eq!(
             (predicted.offset, predicted.len),
-            (event.offset, if event.action.is_transfer() { event.len } else { 0 }),
+            (
+                event.offset,
+                if event.action.is_transfer() {
+                    event.len
+                } else {
+                    0
+                }
+            ),
             "operation {number}"
         );
         model.observe(event);
@@ -65,15 +72,30 @@ fn a_second_run_is_predicted_from_its_first_operation() {
 #[test]
 fn a_model_of_another_program_or_version_is_not_used() {
     let saved = learned().save(7);
-    assert_eq!(Model::load(&saved, 8).unwrap_err(), LoadError::OtherProgram(7));
+    assert_eq!(
+        Model::load(&saved, 8).unwrap_err(),
+        LoadError::OtherProgram(7)
+    );
     let mut newer = saved.clone();
     newer[8] = 99;
-    assert_eq!(Model::load(&newer, 7).unwrap_err(), LoadError::OtherVersion(99));
-    assert_eq!(Model::load(b"something else", 7).unwrap_err(), LoadError::NotAModel);
-    assert_eq!(Model::load(&saved[..20], 7).unwrap_err(), LoadError::NotAModel);
+    assert_eq!(
+        Model::load(&newer, 7).unwrap_err(),
+        LoadError::OtherVersion(99)
+    );
+    assert_eq!(
+        Model::load(b"something else", 7).unwrap_err(),
+        LoadError::NotAModel
+    );
+    assert_eq!(
+        Model::load(&saved[..20], 7).unwrap_err(),
+        LoadError::NotAModel
+    );
     let mut damaged = saved.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    assert!(matches!(Model::load(&damaged, 7), Err(LoadError::Damaged(_))));
+    assert!(matches!(
+        Model::load(&damaged, 7),
+        Err(LoadError::Damaged(_))
+    ));
 }
 
 #[test]
@@ -93,9 +115,11 @@ fn contexts_are_known_again_by_their_stacks_whatever_their_numbers() {
 
 /// The checksum would hide what is behind it, so it is made right again.
 fn mend(bytes: &mut [u8]) {
-    let sum = bytes[28..].iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let sum = bytes[28..]
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
     bytes[20..28].copy_from_slice(&sum.to_le_bytes());
 }
 

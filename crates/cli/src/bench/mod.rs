@@ -7,6 +7,7 @@
 
 pub mod alloc;
 mod bars;
+mod predict;
 pub mod sched;
 mod trace;
 
@@ -91,6 +92,11 @@ const PARTS: &[Part] = &[
         name: "trace",
         about: "traces: read and merge eight repetitions; size and speed of formats",
         run: trace::run,
+    },
+    Part {
+        name: "predict",
+        about: "the model: time and memory to learn, and to predict 16 operations",
+        run: predict::run,
     },
 ];
 

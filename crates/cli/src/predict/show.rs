@@ -159,15 +159,15 @@ fn tables(lines: &[Line]) -> Vec<(&'static str, &'static str, Table)> {
         (
             "where",
             "Before each operation: is it the right one (context), of the right file, at the right offset? \
-             Contiguous is who always expects the next read or write where the last ended. The hit ratio is the \
+             Contig. is who always expects the next read or write where the last ended. Hits: the \
              common part of the bytes expected and accessed; size off: by how much sizes were wrong, each at most \
              5 times.",
             places(lines),
         ),
         (
             "ahead",
-            "Known ahead: how many operations in a row are right, in the middle of all trials. To end: after how \
-             many operations all the rest was known. Right ahead: whether an operation some way ahead (--ahead) \
+            "Known: how many operations ahead are right, in the middle of all trials. To end: after how many \
+             operations all the rest was known, or of how many processes. Ahead: whether an operation some way ahead (--ahead) \
              is exactly as predicted. Off by: expected times between operations, and the same for who expects \
              the next one at once.",
             ahead(lines),
@@ -175,13 +175,13 @@ fn tables(lines: &[Line]) -> Vec<(&'static str, &'static str, Table)> {
         (
             "count",
             "How many operations come within the window (--window), and until the I/O phase ends, that is a pause \
-             16 times as long as usual: how often the number was exactly right, and by how much it was off, in \
+             16 times as long as usual: how often it was tried, how often the number was exactly right, and by how much it was off, in \
              percent of what came.",
             counts(lines),
         ),
         (
             "model",
-            "Symbols of the grammar: ours, of StarSequitur as published, of Sequitur (--sequitur); of several \
+            "Symbols of the grammar: ours, of StarSequitur as published (exact), and of plain Sequitur (--sequitur); of several \
              processes the largest. Memory of the models, and time to observe an operation, without and with \
              reading ahead.",
             models(lines),
@@ -238,8 +238,8 @@ fn places(lines: &[Line]) -> Table {
         ("context_percent", "context"),
         ("file_percent", "file"),
         ("offset_percent", "offset"),
-        ("contiguous_percent", "contiguous"),
-        ("hit_percent", "hit ratio"),
+        ("contiguous_percent", "contig."),
+        ("hit_percent", "hits"),
         ("size_error_percent", "size off"),
     ];
     let cells = |line: &Line| {
@@ -263,11 +263,11 @@ fn places(lines: &[Line]) -> Table {
 
 fn ahead(lines: &[Line]) -> Table {
     let columns = [
-        ("known_ahead", "known ahead"),
+        ("known_ahead", "known"),
         ("perfect_from", "to end"),
-        ("right_ahead_percent", "right ahead %"),
+        ("right_ahead_percent", "ahead %"),
         ("time_error_ns", "off by"),
-        ("at_once_error_ns", "at once off by"),
+        ("at_once_error_ns", "at once"),
     ];
     let cells = |line: &Line| {
         let tally = &line.tally;
@@ -284,10 +284,10 @@ fn ahead(lines: &[Line]) -> Table {
 
 fn counts(lines: &[Line]) -> Table {
     let columns = [
-        ("within_tries", "window: tries"),
+        ("within_tries", "window"),
         ("within_right_percent", "right %"),
         ("within_off_percent", "off %"),
-        ("phase_tries", "phase: tries"),
+        ("phase_tries", "phase"),
         ("phase_right_percent", "right %"),
         ("phase_off_percent", "off %"),
     ];
@@ -309,7 +309,7 @@ fn models(lines: &[Line]) -> Table {
         ("contexts", "contexts"),
         ("grammar", "grammar"),
         ("grammar_exact", "exact"),
-        ("grammar_sequitur", "sequitur"),
+        ("grammar_sequitur", "plain"),
         ("memory_bytes", "memory"),
         ("observe_ns", "observe"),
         ("observe_and_read_ns", "and read"),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Streams that are judged; each takes some hundred kilobytes.
 pub const STREAMS_MAX: usize = 1024;
 
-/// Streams whose cost is measured: that takes two more models each.
+/// Streams of a layer whose cost is measured: that takes two more models each.
 const TIMED_MAX: usize = 64;
 
 /// Operations between two looks at the clock, which would otherwise cost more than what it measures.
@@ -128,6 +128,8 @@ pub struct Streams {
     counts: Counts,
     names: IdHashMap<u32, String>,
     streams: BTreeMap<Key, Stream>,
+    /// Streams of each layer whose cost is measured.
+    timed: [usize; Layer::ALL.len()],
     left_out: u64,
 }
 
@@ -153,6 +155,7 @@ impl Streams {
             counts,
             names: IdHashMap::default(),
             streams: BTreeMap::new(),
+            timed: [0; Layer::ALL.len()],
             left_out: 0,
         }
     }
@@ -174,8 +177,9 @@ impl Streams {
             self.left_out += 1;
             return;
         }
-        let count = self.streams.len();
+        let is_timed = self.timed[event.layer as usize] < TIMED_MAX;
         let stream = self.streams.entry(key).or_insert_with(|| {
+            self.timed[event.layer as usize] += usize::from(is_timed);
             let known = self.names.get(&event.process).cloned();
             let mut name = known.unwrap_or_else(|| format!("process {}", event.process));
             if self.selection.threads_apart {
@@ -184,11 +188,8 @@ impl Streams {
             Stream {
                 name,
                 layer: event.layer,
-                score: Score::new(Options {
-                    operations: self.counts.borrow().get(&key).copied(),
-                    ..self.options
-                }),
-                timed: (count < TIMED_MAX).then(|| Timed::new(self.options.ahead)),
+                score: Score::new(options(self.options, &self.counts, key)),
+                timed: is_timed.then(|| Timed::new(self.options.ahead)),
             }
         });
         stream.score.observe(event);
@@ -213,6 +214,21 @@ impl Streams {
             streams,
             left_out: self.left_out,
         }
+    }
+}
+
+/// Longer looks ahead that are tried in all streams together, and in each.
+const TRIALS: usize = 6400;
+const TRIALS_LEAST: usize = 16;
+
+/// The more streams, the fewer trials in each.
+fn options(options: Options, counts: &Counts, key: Key) -> Options {
+    let counts = counts.borrow();
+    let trials = TRIALS / counts.len().max(1);
+    Options {
+        operations: counts.get(&key).copied(),
+        trials: trials.clamp(TRIALS_LEAST, options.trials),
+        ..options
     }
 }
 

@@ -22,6 +22,7 @@ const AHEAD_MAX: u64 = 1024;
 #[derive(Clone, Debug)]
 pub struct Counter {
     window: Nanos,
+    operations: Option<u64>,
     /// A trial every so many operations.
     each: u64,
     /// Trials may at most be so many times more than this until they get rarer.
@@ -47,6 +48,7 @@ impl Counter {
     pub(super) fn new(trials: usize, operations: Option<u64>, window: Nanos) -> Counter {
         Counter {
             window,
+            operations,
             each: every(trials, operations),
             trials_max: trials as u64,
             trials: 0,
@@ -118,7 +120,9 @@ impl Counter {
         };
         let (mut within, mut phase) = (None, None);
         let mut end = Nanos::ZERO;
-        for n in 0..AHEAD_MAX {
+        // What lies behind the end of the stream would not be judged.
+        let to_come = self.operations.map(|n| n.saturating_sub(self.now));
+        for n in 0..to_come.map_or(AHEAD_MAX, |n| AHEAD_MAX.min(n + 1)) {
             let (Some(symbol), Some(predicted)) = (cursor.peek_symbol(), cursor.next()) else {
                 break;
             };

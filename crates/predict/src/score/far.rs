@@ -8,6 +8,9 @@ use crate::model::Model;
 /// Symbols that a trial reads at most.
 const SYMBOLS_MAX: u64 = 1 << 15;
 
+/// To have known fewer operations to the end says nothing.
+const LEAST: u64 = 10;
+
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub struct Far {
@@ -50,12 +53,14 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// After how many operations all that followed was known to the end of the stream, if so. The last trial
-    /// alone does not count, since a single operation is easily right.
+    /// After how many operations all that followed was known to the end of the stream, if that was at least a
+    /// tenth of it and ten operations: the last few are easily right.
     pub fn perfect_from(&self) -> Option<u64> {
         let imperfect = self.trials.iter().rposition(|t| !t.is_perfect);
-        let perfect = &self.trials[imperfect.map_or(0, |n| n + 1)..];
-        (perfect.len() > 1).then(|| perfect[0].operation)
+        let perfect = self.trials.get(imperfect.map_or(0, |n| n + 1))?;
+        let known = self.operations - perfect.operation;
+        let is_enough = known >= LEAST.max(self.operations / 10);
+        is_enough.then_some(perfect.operation)
     }
 
     /// How many symbols were right in the middle of all trials.
@@ -204,4 +209,69 @@ impl Far {
 /// How many operations lie between trials.
 pub(super) fn every(trials: usize, operations: Option<u64>) -> u64 {
     operations.map_or(1, |n| n.div_ceil(trials as u64).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(trials: &[(u64, bool)], operations: u64) -> Reach {
+        let trial = |(operation, is_perfect): &(u64, bool)| Trial {
+            operation: *operation,
+            right: if *is_perfect {
+                operations - operation
+            } else {
+                0
+            },
+            is_perfect: *is_perfect,
+        };
+        Reach {
+            trials: trials.iter().map(trial).collect(),
+            operations,
+        }
+    }
+
+    #[test]
+    fn a_stream_is_known_to_its_end_from_the_first_trial_behind_the_last_wrong_one() {
+        let trials = [(0, false), (10, true), (20, false), (30, true), (40, true)];
+        assert_eq!(reach(&trials, 50).perfect_from(), Some(30));
+        assert_eq!(reach(&trials[..3], 50).perfect_from(), None);
+        assert_eq!(reach(&[(49, true)], 50).perfect_from(), None);
+        assert_eq!(reach(&trials, 50).median(), 10);
+    }
+
+    #[test]
+    fn trials_end_with_the_first_symbol_that_differs() {
+        let mut far = Far::new(100, Some(6));
+        far.join(vec![1, 2, 3, 4, 5, 6]);
+        [1, 2].iter().for_each(|s| far.observe(*s));
+        // The second expects the same and has no symbols of its own; the third does not.
+        far.join(vec![3, 4, 5, 6]);
+        far.join(vec![3, 4, 9, 6]);
+        assert_eq!(far.futures.len(), 2);
+        [3, 4, 5, 7].iter().for_each(|s| far.observe(*s));
+        let reach = far.reach();
+        let rights: Vec<(u64, u64)> = reach
+            .trials
+            .iter()
+            .map(|t| (t.operation, t.right))
+            .collect();
+        assert_eq!(rights, [(0, 5), (2, 2), (2, 3)]);
+        assert_eq!(reach.perfect_from(), None);
+    }
+
+    #[test]
+    fn trials_stay_few_however_long_the_stream() {
+        let mut far = Far::new(10, None);
+        for n in 0..10_000 {
+            if far.now.is_multiple_of(far.each) {
+                far.join(vec![n; 3]);
+                far.thin_out();
+            }
+            far.observe(n);
+        }
+        let trials = far.reach().trials;
+        assert!((5..=20).contains(&trials.len()), "{}", trials.len());
+        assert!(far.futures.len() <= 20);
+    }
 }
