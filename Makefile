@@ -40,6 +40,10 @@ demo: build ## build everything, then compare the scheduling policies on this di
 	@echo "      the same with writes, on the storage of DIR"
 	@echo "  $(PRESAGIO) sched compare DIR --pattern random"
 	@echo "      where there is nothing to aggregate"
+	@echo "  $(PRESAGIO) trace info TRACE"
+	@echo "      what is in a recording (Darshan DXT, strace, AGIOS, CSV)?"
+	@echo "  $(PRESAGIO) predict TRACE --plot DIR"
+	@echo "      how predictable is it?"
 	@echo "  $(PRESAGIO) bench sched"
 	@echo "      what does the scheduler itself cost?"
 

@@ -464,6 +464,10 @@ impl Walk<'_> {
         while let Some(frame) = frames.pop() {
             let (again, over) = self.after(frame);
             if let Some((frame, share)) = again {
+                if over == 0.0 {
+                    frames.push(frame);
+                    return out.push(self.descend(frames, weight * share));
+                }
                 let mut frames = frames.clone();
                 frames.push(frame);
                 out.push(self.descend(frames, weight * share));

@@ -76,6 +76,10 @@ const NO_SUCCESSOR: (u32, u32) = (u32::MAX, u32::MAX);
 /// Predictions so far ahead are looked at too.
 const FAR_AHEAD: u64 = 16;
 
+/// To read so far costs as much as many operations: after so many, only every so many.
+const FAR_ALL: u64 = 2048;
+const FAR_EVERY: u64 = 33;
+
 /// A prediction whose time has not come.
 #[derive(Clone, Copy, Debug)]
 struct Far {
@@ -310,7 +314,10 @@ impl Model {
                 self.far_calibration.observe(far.raw, came_true);
                 self.far = None;
             }
-            None => self.far = self.look_far(),
+            None if self.observed < FAR_ALL || self.observed.is_multiple_of(FAR_EVERY) => {
+                self.far = self.look_far();
+            }
+            None => {}
         }
     }
 
