@@ -32,6 +32,8 @@ pub struct EngineConfig {
     /// policy is NOOP, also not for what an earlier policy had queued.
     pub in_flight_max: Option<usize>,
     /// Most requests that may be queued: submitted and not dispatched.
+    /// Requests that were cancelled while others wait behind them count until those they overlapped are finished:
+    /// a thread that submits with [`WhenFull::Block`] should finish what it has served first.
     pub queue_max: Option<usize>,
     /// What submitting does at that limit.
     pub when_full: WhenFull,

@@ -140,9 +140,13 @@ impl Engine {
     pub fn submit(&self, request: Request) -> Result<Ticket, SubmitError> {
         let now = self.now();
         let (mut core, now) = self.enter(request, now)?;
-        let ticket = core.accept(request, now)?;
-        self.attend(core, now);
-        Ok(ticket)
+        let accepted = core.accept(request, now);
+        match accepted {
+            Ok(_) => self.attend(core, now),
+            // The room that it was woken for is another's.
+            Err(_) => self.made_room(&core, 1),
+        }
+        Ok(accepted?)
     }
 
     /// Queues a request for which no ticket is needed: [`Engine::finish_range`] and the batch's own parts name
@@ -316,7 +320,7 @@ impl Engine {
     /// `requests` left the queue: as many blocked submitters may go on.
     pub(crate) fn made_room(&self, core: &Core, requests: usize) {
         match (core.blocked, requests) {
-            (0, _) => {}
+            (0, _) | (_, 0) => {}
             (_, 1) => self.shared.room.notify_one(),
             _ => self.shared.room.notify_all(),
         }

@@ -324,6 +324,34 @@ fn a_full_queue_blocks_until_there_is_room() {
 }
 
 #[test]
+fn a_blocked_submitter_that_is_rejected_leaves_its_room_to_the_next() {
+    let engine = Engine::start_pull(EngineConfig {
+        queue_max: Some(1),
+        ..config(DispatchBy::Caller)
+    })
+    .unwrap();
+    let first = engine.submit(request(0)).unwrap();
+    let bad = Request {
+        queue: QueueId(99),
+        ..request(1)
+    };
+    thread::scope(|scope| {
+        let rejected = scope.spawn(|| engine.submit(bad));
+        // The one that waits longest is woken first.
+        thread::sleep(Duration::from_millis(20));
+        let next = scope.spawn(|| engine.submit(request(2)));
+        thread::sleep(Duration::from_millis(20));
+        assert!(engine.cancel(first).is_some());
+        assert!(matches!(
+            rejected.join().unwrap(),
+            Err(SubmitError::Rejected(_))
+        ));
+        assert!(next.join().unwrap().is_ok());
+    });
+    assert_eq!(engine.queued(), 1);
+}
+
+#[test]
 fn shutdown_returns_what_was_queued_and_wakes_the_blocked() {
     for dispatch in [DispatchBy::Caller, DispatchBy::Thread] {
         let (engine, tickets) = stuck(EngineConfig {
