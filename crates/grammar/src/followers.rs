@@ -18,13 +18,16 @@ use smallvec::SmallVec;
 /// So many places are looked for at least.
 const REACH_MIN: usize = 8;
 
+/// How many repetitions are expected has not been asked yet. Most followers are gone before it is.
+const LATER: u32 = u32::MAX;
+
 /// One link of the chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Frame {
     pub node: u32,
     /// Which of its repetitions: in exact mode from here to `hi`. When folding, how many; 0 if not known.
     pub lo: u32,
-    /// When folding: how many repetitions are expected; 0 if not known.
+    /// When folding: how many repetitions are expected; 0 if not known, or [`LATER`].
     pub hi: u32,
     /// When folding: how many runs of the node were over when this one began.
     pub pass: u32,
@@ -98,13 +101,11 @@ impl Followers {
             store,
             mode: self.mode,
         };
-        let mut next = std::mem::take(&mut self.spare);
-        for follower in self.list.drain(..) {
-            if next_of(store, &follower.frames) == terminal {
-                walk.finish(follower, &mut next);
-            }
-        }
-        self.spare = std::mem::replace(&mut self.list, next);
+        let branches = &mut self.spare;
+        self.list.retain_mut(|follower| {
+            next_of(store, &follower.frames) == terminal && walk.step(follower, branches)
+        });
+        self.list.append(branches);
         if std::mem::take(&mut self.fresh) {
             self.reach = match self.are_lost() {
                 true => (self.reach / 2).max(REACH_MIN).min(self.max),
@@ -133,10 +134,11 @@ impl Followers {
                 break;
             }
         }
-        for follower in found.drain(..) {
-            walk.finish(follower, &mut self.list);
-        }
+        self.list.append(&mut found);
         self.spare = found;
+        let branches = &mut self.spare;
+        self.list.retain_mut(|f| walk.step(f, branches));
+        self.list.append(branches);
         self.fresh = !self.list.is_empty();
         self.trim();
     }
@@ -150,14 +152,16 @@ impl Followers {
                 store,
                 mode: self.mode,
             };
-            let frames = SmallVec::from_slice(&[walk.enter(first)]);
-            self.list.push(walk.descend(frames, 1.0));
+            let mut frames = SmallVec::from_slice(&[walk.enter(first)]);
+            walk.descend(&mut frames);
+            let weight = 1.0;
+            self.list.push(Follower { frames, weight });
         }
     }
 
     /// Drops doubles, and the least of those that are too many.
     fn trim(&mut self) {
-        if self.mode == Mode::Folding {
+        if self.mode == Mode::Folding && self.list.len() > 1 {
             self.drop_doubles();
             // Those that are left share what is certain: that one of them is right.
             let total: f64 = self.list.iter().map(|f| f.weight).sum();
@@ -436,6 +440,11 @@ pub(crate) fn ends_repetition(store: &Store, frames: &Frames) -> bool {
 }
 
 impl Frame {
+    /// Whether it is the same repetition of the same node.
+    pub(crate) fn is_same(&self, other: &Frame) -> bool {
+        (self.node, self.lo, self.pass) == (other.node, other.lo, other.pass)
+    }
+
     fn once(node: u32) -> Frame {
         let (lo, hi, pass) = (1, 1, 0);
         Frame { node, lo, hi, pass }
@@ -455,38 +464,42 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The symbol that a follower ends with has come: adds the places that may be next to `out`.
-    fn finish(self, follower: Follower, out: &mut Vec<Follower>) {
-        let Follower {
-            mut frames,
-            mut weight,
-        } = follower;
+    /// The symbol that a follower ends with has come: goes to the place that is next; false if there is none.
+    /// Where several may be next, the others are added to `branches`.
+    fn step(self, follower: &mut Follower, branches: &mut Vec<Follower>) -> bool {
+        let frames = &mut follower.frames;
         while let Some(frame) = frames.pop() {
             let (again, over) = self.after(frame);
             if let Some((frame, share)) = again {
                 if over == 0.0 {
+                    follower.weight *= share;
                     frames.push(frame);
-                    return out.push(self.descend(frames, weight * share));
+                    self.descend(frames);
+                    return true;
                 }
-                let mut frames = frames.clone();
+                let mut frames = Frames::from_slice(frames);
                 frames.push(frame);
-                out.push(self.descend(frames, weight * share));
+                self.descend(&mut frames);
+                let weight = follower.weight * share;
+                branches.push(Follower { frames, weight });
             }
-            weight *= over;
             if over == 0.0 {
-                return;
+                return false;
             }
+            follower.weight *= over;
             let next = self.store.node(frame.node).next;
             if !Store::is_end(next) {
                 frames.push(self.enter(next));
-                out.push(self.descend(frames, weight));
-                return;
+                self.descend(frames);
+                return true;
             }
         }
+        false
     }
 
     /// After one more repetition: the frame if it is repeated again, with its share of the weight, and the share
     /// of its being over.
+    #[inline]
     fn after(self, frame: Frame) -> (Option<(Frame, f64)>, f64) {
         match self.mode {
             Mode::Folding => self.after_folded(frame),
@@ -494,8 +507,12 @@ impl Walk<'_> {
         }
     }
 
+    #[inline]
     fn after_exact(self, frame: Frame) -> (Option<(Frame, f64)>, f64) {
         let count = self.store.node(frame.node).count();
+        if count == 1 {
+            return (None, 1.0);
+        }
         let places = |f: &Frame| f64::from(f.hi - f.lo + 1);
         let again = (frame.lo < count).then(|| {
             let lo = frame.lo + 1;
@@ -515,6 +532,7 @@ impl Walk<'_> {
         let Some(runs) = self.store.runs(frame.node) else {
             return (None, 1.0);
         };
+        let frame = self.resolved(frame);
         let share = runs.goes_on(frame.lo, frame.hi);
         let lo = if frame.lo == 0 {
             0
@@ -525,24 +543,37 @@ impl Walk<'_> {
     }
 
     /// The first repetition of a node.
+    #[inline]
     fn enter(self, node: u32) -> Frame {
+        if self.mode != Mode::Folding {
+            return Frame::once(node);
+        }
         match self.store.runs(node) {
-            Some(runs) if self.mode == Mode::Folding => Frame {
+            Some(runs) => Frame {
                 node,
                 lo: 1,
-                hi: runs.target(),
+                hi: LATER,
                 pass: runs.passes(),
             },
-            _ => Frame::once(node),
+            None => Frame::once(node),
         }
     }
 
+    /// The same with the number of repetitions that are expected.
+    fn resolved(self, frame: Frame) -> Frame {
+        if frame.hi != LATER || self.mode != Mode::Folding {
+            return frame;
+        }
+        let hi = self.store.runs(frame.node).map_or(1, Runs::target);
+        Frame { hi, ..frame }
+    }
+
     /// Goes down to the terminal that a chain begins with.
-    fn descend(self, mut frames: Frames, weight: f64) -> Follower {
+    fn descend(self, frames: &mut Frames) {
         loop {
-            let value = self.store.value(frames[frames.len() - 1].node);
+            let value = next_of(self.store, frames);
             if !is_rule(value) {
-                return Follower { frames, weight };
+                return;
             }
             let first = self.store.rule(rule_of_value(value)).first;
             frames.push(self.enter(first));
@@ -619,7 +650,8 @@ impl Walk<'_> {
 
     /// A chain, found from within.
     fn rooted(self, path: &[Frame]) -> Follower {
-        let frames: Frames = path.iter().rev().copied().collect();
+        let mut frames = Frames::from_slice(path);
+        frames.reverse();
         let weight = |f: &Frame| match self.mode {
             Mode::Folding => f64::from(self.store.current(f.node)),
             _ => f64::from(f.hi - f.lo + 1),
@@ -653,14 +685,16 @@ impl std::fmt::Debug for Cursor<'_> {
 
 impl<'a> Cursor<'a> {
     fn new(store: &'a Store, mode: Mode, frames: &Frames) -> Cursor<'a> {
-        let mut start = frames.clone();
-        if mode != Mode::Folding {
+        let walk = Walk { store, mode };
+        let mut start = Frames::from_slice(frames);
+        match mode {
+            Mode::Folding => start.iter_mut().for_each(|f| *f = walk.resolved(*f)),
             // Of a range the first: most of the repetition is still to come.
-            start.iter_mut().for_each(|f| f.hi = f.lo);
+            _ => start.iter_mut().for_each(|f| f.hi = f.lo),
         }
         Cursor {
-            walk: Walk { store, mode },
-            frames: start.clone(),
+            walk,
+            frames: Frames::from_slice(&start),
             start,
             confidence: 1.0,
             entered: SmallVec::new(),
@@ -702,7 +736,11 @@ impl<'a> Cursor<'a> {
                 return self.descend();
             }
         }
-        self.frames = self.start.clone();
+        self.begin_again();
+    }
+
+    fn begin_again(&mut self) {
+        self.frames = Frames::from_slice(&self.start);
     }
 
     /// Whether a frame, just taken off, is the loop at the end of the start rule, and we began within it.
@@ -745,12 +783,12 @@ impl<'a> Cursor<'a> {
 
     fn enter(&mut self, node: u32) -> Frame {
         let frame = self.walk.enter(node);
+        if frame.hi != LATER {
+            return frame;
+        }
         let Some(runs) = self.walk.store.runs(node) else {
             return frame;
         };
-        if self.walk.mode != Mode::Folding {
-            return frame;
-        }
         if self.is_at_the_end(node) {
             // The run in which we are: this is as far as it has come.
             let hi = runs.current();
@@ -766,7 +804,8 @@ impl<'a> Cursor<'a> {
                 count
             }
         };
-        let hi = count.map_or(frame.hi, |c| u32::try_from(c).unwrap_or(u32::MAX));
+        let count = count.map(|c| u32::try_from(c).unwrap_or(COUNT_MAX));
+        let hi = count.unwrap_or_else(|| runs.target());
         Frame { hi, ..frame }
     }
 
@@ -792,7 +831,7 @@ impl Iterator for Cursor<'_> {
         let symbol = self.peek();
         self.advance();
         if self.peek() == GAP {
-            self.frames = self.start.clone();
+            self.begin_again();
         }
         Some(symbol)
     }

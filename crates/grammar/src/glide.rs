@@ -46,7 +46,7 @@ impl Glide {
     pub(crate) fn take(&mut self, store: &mut Store, place: &Frames) {
         if !self.is_over() {
             self.count_ended(store, place);
-            if self.place[0] != place[0] {
+            if !self.place[0].is_same(&place[0]) {
                 store.prolong(place[0].node, 1);
             }
         }
@@ -90,7 +90,7 @@ impl Glide {
     /// Counts the runs that were not over at the last place and are at this one.
     fn count_ended(&self, store: &mut Store, place: &Frames) {
         let pairs = self.place.iter().zip(place);
-        let same = pairs.take_while(|(was, is)| was == is).count();
+        let same = pairs.take_while(|(was, is)| was.is_same(is)).count();
         // A node that is repeated once more goes on; what is within it begins again.
         let goes_on = matches!((self.place.get(same), place.get(same)), (Some(a), Some(b)) if a.node == b.node);
         let ended = same + usize::from(goes_on);

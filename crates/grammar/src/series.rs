@@ -16,6 +16,9 @@ const SYMBOLS_MAX: usize = 256;
 /// Tries count half when there are more than this, so that what was long ago matters less.
 const TRIES_MAX: u32 = 64;
 
+/// A grammar counts repetitions; a thousand say no more than a few.
+const REPEATS_MAX: u32 = 8;
+
 /// See the module's header.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
@@ -39,8 +42,9 @@ pub(crate) enum State {
 /// Few different values, in an order that can be learned.
 #[derive(Clone, Debug)]
 pub struct Few {
-    /// With the number of times each was seen.
+    /// With the number of times each was seen, in the order in which they came.
     pub values: Vec<(u64, u32)>,
+    /// Empty until a value comes back.
     pub grammar: Grammar,
     pub spread: Spread,
 }
@@ -126,6 +130,7 @@ impl Series {
     }
 
     /// Takes the next value.
+    #[inline]
     pub fn observe(&mut self, value: u64) {
         if let Some(expected) = self.predict() {
             self.tries += 1;
@@ -134,6 +139,14 @@ impl Series {
                 (self.tries, self.hits) = (self.tries / 2, self.hits / 2);
             }
         }
+        match &mut self.state {
+            // Most series of a program are one value.
+            State::One { value: one, times } if *one == value => *times = times.saturating_add(1),
+            _ => self.change(value),
+        }
+    }
+
+    fn change(&mut self, value: u64) {
         let state = std::mem::take(&mut self.state);
         self.state = state.observe(value);
     }
@@ -144,6 +157,7 @@ impl Series {
     }
 
     /// The value that is expected after `n` more.
+    #[inline]
     pub fn nth(&self, n: usize) -> Option<u64> {
         match &self.state {
             State::Empty => None,
@@ -243,10 +257,6 @@ impl State {
                 value: new,
                 times: 1,
             },
-            State::One { value, times } if value == new => State::One {
-                value,
-                times: times.saturating_add(1),
-            },
             State::One { value, times } => State::Few(Box::new(Few::new(value, times, new))),
             State::Few(mut few) => match few.observe(new) {
                 true => State::Few(few),
@@ -263,32 +273,46 @@ impl State {
 impl Few {
     pub(crate) const LIMITS: Limits = Limits {
         symbols: SYMBOLS_MAX,
-        followers: 16,
+        followers: 8,
     };
 
     fn new(value: u64, times: u32, new: u64) -> Few {
-        let mut few = Few {
-            values: Vec::new(),
-            grammar: Grammar::with_limits(Mode::Exact, Few::LIMITS),
-            spread: Spread::default(),
-        };
-        // A grammar counts repetitions; a thousand say no more than a few.
-        for value in std::iter::repeat_n(value, times.min(8) as usize).chain([new]) {
-            few.observe(value);
+        let mut spread = Spread::default();
+        for value in std::iter::repeat_n(value, times.min(REPEATS_MAX) as usize).chain([new]) {
+            spread.add(value);
         }
-        few
+        Few {
+            values: vec![(value, times.min(REPEATS_MAX)), (new, 1)],
+            grammar: Grammar::with_limits(Mode::Exact, Few::LIMITS),
+            spread,
+        }
     }
 
     /// Takes a value; whether there is still room for all that differ.
     fn observe(&mut self, value: u64) -> bool {
-        let symbol = self.position(value).unwrap_or_else(|| {
-            self.values.push((value, 0));
-            self.values.len() - 1
-        });
-        self.values[symbol].1 = self.values[symbol].1.saturating_add(1);
         self.spread.add(value);
+        let Some(symbol) = self.position(value) else {
+            self.values.push((value, 1));
+            if !self.grammar.is_empty() {
+                self.grammar.append(self.values.len() as u32 - 1);
+            }
+            return self.values.len() <= DISTINCT_MAX;
+        };
+        if self.grammar.is_empty() {
+            self.begin_grammar();
+        }
+        self.values[symbol].1 = self.values[symbol].1.saturating_add(1);
         self.grammar.append(symbol as u32);
-        self.values.len() <= DISTINCT_MAX
+        true
+    }
+
+    /// A value comes back: only now there is an order to learn. Many series never come to that.
+    fn begin_grammar(&mut self) {
+        for (symbol, (_, times)) in self.values.iter().enumerate() {
+            for _ in 0..*times {
+                self.grammar.append(symbol as u32);
+            }
+        }
     }
 
     fn position(&self, value: u64) -> Option<usize> {

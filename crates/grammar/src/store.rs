@@ -651,7 +651,7 @@ impl Store {
 /// Makes room for one more by a sixteenth, not by doubling: these lists are most of what a grammar takes.
 fn grow<T>(list: &mut Vec<T>) {
     if list.len() == list.capacity() {
-        list.reserve_exact(list.len() / 16 + 4);
+        list.reserve_exact(list.len() / 16 + 12);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Open and probed in line, those far from home first (Robin Hood). The top bits of a slot say how far: a node, which
 //! is somewhere else in memory, is looked at only if it can be the one, and never when others move up. The table
-//! is at most four fifths full, grows by two fifths, not by doubling, and shrinks: memory matters.
+//! is at most four fifths full, grows by two fifths once it is not small, and shrinks: memory matters.
 
 use crate::store::NONE;
 
@@ -70,7 +70,11 @@ impl Table {
     /// Adds a node that is not there.
     pub(crate) fn insert(&mut self, hash: u64, node: u32, hash_of: impl Fn(u32) -> u64) {
         if (self.len + 1) * 5 > self.slots.len() * 4 {
-            self.resize((self.slots.len() * 7 / 5).max(8), &hash_of);
+            let more = match self.slots.len() {
+                few if few < 256 => few * 2,
+                many => many * 7 / 5,
+            };
+            self.resize(more.max(8), &hash_of);
         }
         self.place(hash, node, &hash_of);
         self.len += 1;

@@ -6,8 +6,8 @@
 /// How finely computed confidences are told apart.
 const BINS: usize = 28;
 
-/// Counts are halved beyond this, so that what was long ago matters less.
-const COUNT_MAX: f64 = 512.0;
+/// What is kept of a bin's counts when another try is added, so that what was long ago matters less.
+const KEPT: f64 = 1.0 - 1.0 / 64.0;
 
 /// See the module's header.
 #[derive(Clone, Debug)]
@@ -47,19 +47,28 @@ impl Calibration {
     /// A prediction that was computed with `raw` came true, or not.
     pub fn observe(&mut self, raw: f64, came_true: bool) {
         let bin = &mut self.bins[bin_of(raw)];
-        bin.tries += 1.0;
-        bin.hits += f64::from(u8::from(came_true));
-        if bin.tries > COUNT_MAX {
-            bin.tries /= 2.0;
-            bin.hits /= 2.0;
+        bin.tries = bin.tries * KEPT + 1.0;
+        bin.hits = bin.hits * KEPT + f64::from(u8::from(came_true));
+    }
+
+    /// The bins next to one.
+    fn around(&self, bin: usize) -> Bin {
+        let mut sum = Bin::default();
+        for near in [bin.wrapping_sub(1), bin + 1] {
+            let near = self.bins.get(near).copied().unwrap_or_default();
+            sum.tries += near.tries;
+            sum.hits += near.hits;
         }
+        sum
     }
 
     /// How likely a prediction computed with `raw` comes true.
     pub fn say(&self, raw: f64) -> f64 {
         let bin = &self.bins[bin_of(raw)];
-        // What was computed counts like two tries, until there are real ones.
-        (bin.hits + 2.0 * raw) / (bin.tries + 2.0)
+        // What the neighbours say counts like two tries, and what was computed like two of theirs.
+        let around = self.around(bin_of(raw));
+        let prior = (around.hits + 2.0 * raw) / (around.tries + 2.0);
+        (bin.hits + 2.0 * prior) / (bin.tries + 2.0)
     }
 }
 

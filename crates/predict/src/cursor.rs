@@ -1,7 +1,7 @@
 //! Reading ahead: what the coming operations will be, one after the other.
 
 use crate::files::{Ahead, Name};
-use crate::model::{Model, has_offset, position_after};
+use crate::model::{Model, has_offset};
 use crate::transition::{Guess, Seen, TransitionAhead, Which};
 use presagio_core::{Action, FileId, Nanos};
 use presagio_grammar::SeriesAhead;
@@ -43,16 +43,22 @@ pub struct Cursor<'a> {
     share: f64,
     last: Option<u32>,
     ahead: Ahead,
-    /// Where symbols were last on this way.
-    lasts: SmallVec<[(u32, Name, u64); 8]>,
     /// What is expected of the transitions and symbols that have come on this way, from here on.
     transitions: SmallVec<[((u32, u32), TransitionAhead<'a>); 4]>,
-    sizes: SmallVec<[(u32, SeriesAhead<'a>); 4]>,
+    seen: SmallVec<[(u32, SymbolAhead<'a>); 4]>,
     after: Nanos,
     /// The least sure of what the predictions so far depend on. Not the product: if one is right the others tend
     /// to be.
     weakest: f64,
     steps: u32,
+}
+
+/// What a cursor knows of a symbol.
+#[derive(Clone, Debug)]
+struct SymbolAhead<'a> {
+    /// Where it was last.
+    last: Option<(Name, u64)>,
+    sizes: SeriesAhead<'a>,
 }
 
 /// The place of a key in a list that is searched from its end, where it will be if it came lately; if it is not
@@ -80,9 +86,8 @@ impl<'a> Cursor<'a> {
             share,
             last: model.last.map(|l| l.symbol),
             ahead: Ahead::default(),
-            lasts: SmallVec::new(),
             transitions: SmallVec::new(),
-            sizes: SmallVec::new(),
+            seen: SmallVec::new(),
             after: Nanos::ZERO,
             weakest: 1.0,
             steps: 0,
@@ -106,11 +111,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// Which file comes next, and how sure that is.
-    fn file(&mut self, which: Guess<Which>, symbol: u32) -> Guess<Name> {
+    fn file(&mut self, which: Guess<Which>, own: Option<(Name, u64)>) -> Guess<Name> {
         let sure = which.sure;
         let known = match which.value {
             Which::New => Some(self.ahead.fresh()),
-            Which::Own => self.own(symbol).map(|own| own.0),
+            Which::Own => own.map(|own| own.0),
             Which::Rank(rank) => self.ahead.at(&self.model.files, rank),
         };
         match known {
@@ -122,55 +127,50 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The file that a symbol used last, and where.
-    fn own(&self, symbol: u32) -> Option<(Name, u64)> {
-        if let Some(last) = self.lasts.iter().find(|l| l.0 == symbol) {
-            return Some((last.1, last.2));
-        }
-        let last = self.model.contexts[symbol as usize].last;
-        last.map(|(file, offset)| (Name::Known(file), offset))
-    }
-
-    fn remember(&mut self, symbol: u32, name: Name, offset: u64) {
-        match self.lasts.iter_mut().find(|l| l.0 == symbol) {
-            Some(known) => (known.1, known.2) = (name, offset),
-            None => self.lasts.push((symbol, name, offset)),
-        }
-    }
-
     fn predict(&mut self, symbol: u32) -> Predicted {
         let model = self.model;
+        let context = &model.contexts[symbol as usize];
         let action = model.symbols.action(symbol);
         let from = self.last.replace(symbol);
         let transition = from.and_then(|from| model.transition(from, symbol));
         let place = from.zip(transition).map(|(from, transition)| {
             place_of(&mut self.transitions, (from, symbol), || transition.ahead())
         });
+        let seen = place_of(&mut self.seen, symbol, || SymbolAhead {
+            last: context.last.map(|(file, at)| (Name::Known(file), at)),
+            sizes: context.sizes.ahead(),
+        });
+        let own = self.seen[seen].1.last;
         let which = match place {
             Some(place) => self.transitions[place].1.file(),
             None => nothing(Which::Own),
         };
-        let file = self.file(which, symbol);
-        let seen = Seen {
-            position: self.ahead.position(&model.files, file.value),
-            last: self.own(symbol).map_or(0, |own| own.1),
+        let file = self.file(which, own);
+        let views = Seen {
+            extent: self.ahead.extent(&model.files, file.value),
+            last: own.map_or(0, |own| own.1),
         };
         let offset = match place {
-            Some(place) if has_offset(action) => self.transitions[place].1.offset(seen),
+            Some(place) if has_offset(action) => self.transitions[place].1.offset(views),
             Some(_) => certain(0),
-            None => nothing(seen.position),
+            None => nothing(views.extent.position),
         };
-        let size = self.size(symbol, action);
-        let context = &model.contexts[symbol as usize];
+        let known = &mut self.seen[seen].1;
+        let size = match action.is_transfer() {
+            true => Guess {
+                value: known.sizes.next().unwrap_or(0),
+                sure: context.sizes.confidence(),
+            },
+            false => certain(0),
+        };
+        known.last = Some((file.value, offset.value));
         let gap = transition.map_or(Nanos::ZERO, |t| t.gap.expected());
         let after = self.after + gap;
         self.after = after + context.duration.expected();
-        self.weakest = [file.sure, offset.sure, size.sure]
-            .into_iter()
-            .fold(self.weakest, f64::min);
-        self.remember(symbol, file.value, offset.value);
-        let position = position_after(action, offset.value, size.value, || seen.position);
-        self.ahead.use_up_to(file.value, position);
+        let sure = file.sure.min(offset.sure).min(size.sure);
+        self.weakest = self.weakest.min(sure);
+        let extent = views.extent.after(action, offset.value, size.value);
+        self.ahead.use_file(file.value, extent);
         Predicted {
             action,
             file: match file.value {
@@ -181,18 +181,6 @@ impl<'a> Cursor<'a> {
             len: size.value,
             after,
             confidence: 0.0,
-        }
-    }
-
-    fn size(&mut self, symbol: u32, action: Action) -> Guess<u64> {
-        if !action.is_transfer() {
-            return certain(0);
-        }
-        let sizes = &self.model.contexts[symbol as usize].sizes;
-        let place = place_of(&mut self.sizes, symbol, || sizes.ahead());
-        Guess {
-            value: self.sizes[place].1.next().unwrap_or(0),
-            sure: sizes.confidence(),
         }
     }
 }
@@ -212,17 +200,14 @@ impl Iterator for Cursor<'_> {
 
     fn next(&mut self) -> Option<Predicted> {
         let symbol = self.peek_symbol().or(self.last)?;
-        let predicted = self.predict(symbol);
+        let mut predicted = self.predict(symbol);
         // How likely this one is follows from the way up to it, not from where that goes on.
         let raw = self.raw();
         if let Some(symbols) = &mut self.symbols {
             symbols.next();
         }
         self.steps = self.steps.saturating_add(1);
-        let confidence = self.model.confidence(raw, self.steps);
-        Some(Predicted {
-            confidence,
-            ..predicted
-        })
+        predicted.confidence = self.model.confidence(raw, self.steps);
+        Some(predicted)
     }
 }

@@ -1,9 +1,9 @@
-//! The files of a program: how far each has been accessed, and which were used last.
+//! The files of a program: how far each has been used, and which were used last.
 //!
 //! A cursor that reads ahead has the same questions as the model, but must not change it: it keeps its own
 //! changes in a [`Files`] on top of the model's.
 
-use presagio_core::{FileId, IdHashMap};
+use presagio_core::{Action, FileId, IdHashMap};
 use smallvec::SmallVec;
 
 /// Files that are told apart by how recently they were used.
@@ -18,21 +18,46 @@ pub(crate) const FAR: u64 = u64::MAX - 1;
 /// The rank of a file that was not known.
 pub(crate) const NEW: u64 = u64::MAX;
 
+/// How far a file has been used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Where the next access is consecutive.
+    pub position: u64,
+    /// Behind the highest byte that was accessed.
+    pub end: u64,
+}
+
+impl Extent {
+    /// The same after an operation.
+    pub(crate) fn after(self, action: Action, offset: u64, moved: u64) -> Extent {
+        let behind = offset.saturating_add(moved);
+        let (position, end) = match action {
+            Action::Read | Action::Write => (behind, self.end.max(behind)),
+            Action::Seek => (offset, self.end),
+            Action::Open | Action::Close => (0, self.end),
+            Action::Truncate => (self.position, offset),
+            Action::Remove => (0, 0),
+            Action::Sync | Action::Allocate | Action::Map => (self.position, self.end),
+        };
+        Extent { position, end }
+    }
+}
+
 /// What the model knows of files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
-    /// Files and where the last access to each ended, the last used first.
-    recent: Vec<(FileId, u64)>,
+    /// Files and how far each was used, the last used first.
+    recent: Vec<(FileId, Extent)>,
     /// Those that were used before these.
-    older: IdHashMap<FileId, u64>,
+    older: IdHashMap<FileId, Extent>,
 }
 
 impl Files {
-    /// Where the last access to a file ended, 0 if there was none.
-    pub(crate) fn position(&self, file: FileId) -> u64 {
+    /// How far a file was used.
+    pub(crate) fn extent(&self, file: FileId) -> Extent {
         let recent = self.recent.iter().find(|f| f.0 == file);
         let known = recent.map(|f| f.1);
-        known.unwrap_or_else(|| self.older.get(&file).copied().unwrap_or(0))
+        known.unwrap_or_else(|| self.older.get(&file).copied().unwrap_or_default())
     }
 
     /// Whether a file has been used.
@@ -54,18 +79,18 @@ impl Files {
         self.recent.get(rank).map(|f| f.0)
     }
 
-    /// A file is used, up to `position`.
-    pub(crate) fn used(&mut self, file: FileId, position: u64) {
+    /// A file is used, so far.
+    pub(crate) fn used(&mut self, file: FileId, extent: Extent) {
         match self.recent.iter().position(|f| f.0 == file) {
             Some(0) => {}
             Some(rank) => self.recent[..=rank].rotate_right(1),
             None => {
                 self.older.remove(&file);
-                self.recent.insert(0, (file, position));
+                self.recent.insert(0, (file, extent));
                 self.retire();
             }
         }
-        self.recent[0].1 = position;
+        self.recent[0].1 = extent;
     }
 
     /// Moves the file that was used longest ago to the older ones, if there are too many.
@@ -84,8 +109,8 @@ impl Files {
 /// What a cursor has changed on top of what the model knows, by its own names for files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ahead {
-    /// Files that the cursor has used, the last used first, with their positions.
-    used: SmallVec<[(Name, u64); 4]>,
+    /// Files that the cursor has used and how far, the last used first.
+    used: SmallVec<[(Name, Extent); 4]>,
     new: u32,
 }
 
@@ -114,22 +139,23 @@ impl Ahead {
         Name::New(self.new - 1)
     }
 
-    pub(crate) fn position(&self, files: &Files, name: Name) -> u64 {
-        if let Some((_, position)) = self.used.iter().find(|u| u.0 == name) {
-            return *position;
+    pub(crate) fn extent(&self, files: &Files, name: Name) -> Extent {
+        if let Some((_, extent)) = self.used.iter().find(|u| u.0 == name) {
+            return *extent;
         }
         match name {
-            Name::Known(file) => files.position(file),
-            Name::New(_) => 0,
+            Name::Known(file) => files.extent(file),
+            Name::New(_) => Extent::default(),
         }
     }
 
-    pub(crate) fn use_up_to(&mut self, name: Name, position: u64) {
+    pub(crate) fn use_file(&mut self, name: Name, extent: Extent) {
         match self.used.iter().position(|u| u.0 == name) {
+            Some(0) => {}
             Some(at) => self.used[..=at].rotate_right(1),
-            None => self.used.insert(0, (name, position)),
+            None => self.used.insert(0, (name, extent)),
         }
-        self.used[0].1 = position;
+        self.used[0].1 = extent;
     }
 }
 
@@ -137,36 +163,43 @@ impl Ahead {
 mod tests {
     use super::*;
 
+    fn up_to(position: u64) -> Extent {
+        Extent::default().after(Action::Write, 0, position)
+    }
+
     #[test]
     fn ranks_count_the_files_used_since() {
         let mut files = Files::default();
         assert_eq!(files.rank(FileId(1)), NEW);
-        (1..=3).for_each(|f| files.used(FileId(f), f * 10));
+        (1..=3).for_each(|f| files.used(FileId(f), up_to(f * 10)));
         let ranks: Vec<u64> = (1..=3).map(|f| files.rank(FileId(f))).collect();
         assert_eq!(ranks, [2, 1, 0]);
-        files.used(FileId(1), 5);
-        assert_eq!((files.rank(FileId(1)), files.position(FileId(1))), (0, 5));
+        files.used(FileId(1), up_to(5));
+        assert_eq!(
+            (files.rank(FileId(1)), files.extent(FileId(1))),
+            (0, up_to(5))
+        );
     }
 
     #[test]
     fn a_cursor_sees_its_own_changes_first() {
         let mut files = Files::default();
-        (1..=3).for_each(|f| files.used(FileId(f), f * 10));
+        (1..=3).for_each(|f| files.used(FileId(f), up_to(f * 10)));
         let mut ahead = Ahead::default();
         let second = ahead.at(&files, 1).unwrap();
         assert_eq!(second, Name::Known(FileId(2)));
-        ahead.use_up_to(second, 99);
+        ahead.use_file(second, up_to(99));
         assert_eq!(ahead.at(&files, 0), Some(second));
         assert_eq!(ahead.at(&files, 1), Some(Name::Known(FileId(3))));
-        assert_eq!(ahead.position(&files, second), 99);
+        assert_eq!(ahead.extent(&files, second), up_to(99));
         let new = ahead.fresh();
-        assert_eq!(ahead.position(&files, new), 0);
+        assert_eq!(ahead.extent(&files, new), Extent::default());
     }
 
     #[test]
     fn of_very_many_files_the_recent_ones_are_remembered() {
         let mut files = Files::default();
-        (0..2 * KNOWN_MAX as u64).for_each(|f| files.used(FileId(f), 1));
+        (0..2 * KNOWN_MAX as u64).for_each(|f| files.used(FileId(f), up_to(1)));
         assert!(files.older.len() <= KNOWN_MAX && files.recent.len() == RECENT_MAX);
         assert!(files.knows(FileId(2 * KNOWN_MAX as u64 - 1)));
     }

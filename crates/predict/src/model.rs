@@ -28,7 +28,7 @@ impl Default for Settings {
             adapts: true,
             limits: Limits {
                 symbols: 1 << 18,
-                followers: 16,
+                followers: 8,
             },
             transitions: 1 << 16,
         }
@@ -61,7 +61,7 @@ impl Place {
 
 /// To see what became of a prediction costs more than all the rest. So many are looked at from the first on,
 /// then one in so many.
-const JUDGE_ALL: u64 = 64;
+const JUDGE_ALL: u64 = 32;
 const JUDGE_EVERY: u64 = 8;
 
 /// Whether the operation of this number is one of those that are looked at: in no rhythm that a program may have.
@@ -73,20 +73,20 @@ fn is_drawn(number: u64) -> bool {
 /// No symbol has this number.
 const NO_SUCCESSOR: (u32, u32) = (u32::MAX, u32::MAX);
 
-/// Predictions so far ahead are looked at too.
+/// Predictions so far ahead are looked at too, with some of those before them.
 const FAR_AHEAD: u64 = 16;
+const FAR_FIRST: u64 = 9;
 
-/// To read so far costs as much as many operations: after so many, only every so many.
-const FAR_ALL: u64 = 2048;
-const FAR_EVERY: u64 = 33;
+/// To read so far costs as much as many operations: it is done once in so many.
+const FAR_EVERY: u64 = 65;
 
-/// A prediction whose time has not come.
-#[derive(Clone, Copy, Debug)]
+/// Predictions whose time has not come.
+#[derive(Clone, Debug, Default)]
 struct Far {
-    /// How many operations will have been observed before it.
+    /// How many operations will have been observed before the first of them.
     due: u64,
-    raw: f64,
-    predicted: Predicted,
+    /// What was computed for each, and what was predicted.
+    predicted: Vec<(f64, Predicted)>,
 }
 
 /// What is learned of a symbol.
@@ -132,7 +132,7 @@ pub struct Model {
     /// Of the next operation, and of one that is [`FAR_AHEAD`].
     pub(crate) calibration: Calibration,
     pub(crate) far_calibration: Calibration,
-    far: Option<Far>,
+    far: Far,
     pub(crate) observed: u64,
 }
 
@@ -161,7 +161,7 @@ impl Model {
             last: None,
             calibration: Calibration::default(),
             far_calibration: Calibration::default(),
-            far: None,
+            far: Far::default(),
             observed: 0,
         }
     }
@@ -305,30 +305,34 @@ impl Model {
         }
     }
 
-    /// Sees what became of a prediction of long ago, and remembers another one now and then.
+    /// Sees what became of a prediction of long ago, and remembers others now and then.
     fn judge_far(&mut self, event: &Event) {
-        match self.far {
-            Some(far) if far.due > self.observed => {}
-            Some(far) => {
-                let came_true = comes_true(&far.predicted, event, &self.files);
-                self.far_calibration.observe(far.raw, came_true);
-                self.far = None;
-            }
-            None if self.observed < FAR_ALL || self.observed.is_multiple_of(FAR_EVERY) => {
-                self.far = self.look_far();
-            }
-            None => {}
+        let Some(since) = self.observed.checked_sub(self.far.due) else {
+            return;
+        };
+        if let Some((raw, predicted)) = self.far.predicted.get(since as usize) {
+            let came_true = comes_true(predicted, event, &self.files);
+            self.far_calibration.observe(*raw, came_true);
+        } else if since + FAR_FIRST >= FAR_EVERY || self.far.predicted.is_empty() {
+            self.look_far();
         }
     }
 
-    fn look_far(&self) -> Option<Far> {
-        let mut cursor = self.best()?;
-        let predicted = cursor.nth(FAR_AHEAD as usize - 1)?;
-        Some(Far {
-            due: self.observed + FAR_AHEAD - 1,
-            raw: cursor.raw(),
-            predicted,
-        })
+    fn look_far(&mut self) {
+        let mut far = std::mem::take(&mut self.far);
+        far.predicted.clear();
+        far.due = self.observed + FAR_FIRST - 1;
+        if let Some(mut cursor) = self.best() {
+            for step in 1..=FAR_AHEAD {
+                let Some(predicted) = cursor.next() else {
+                    break;
+                };
+                if step >= FAR_FIRST {
+                    far.predicted.push((cursor.raw(), predicted));
+                }
+            }
+        }
+        self.far = far;
     }
 
     /// How likely a prediction comes true for which `raw` was computed, so many steps ahead.
@@ -353,7 +357,7 @@ impl Model {
         let number = self.transition_number(last.symbol, symbol);
         let context = &self.contexts[symbol as usize];
         let seen = Seen {
-            position: self.files.position(event.file),
+            extent: self.files.extent(event.file),
             last: context.last.map_or(0, |l| l.1),
         };
         let own = context.last.is_some_and(|l| l.0 == event.file);
@@ -412,25 +416,9 @@ impl Model {
         }
         context.duration.observe(event.duration);
         context.last = Some((event.file, event.offset));
-        let position = position_after(event.action, event.offset, event.moved(), || {
-            self.files.position(event.file)
-        });
-        self.files.used(event.file, position);
-    }
-}
-
-/// Where the next access to a file is consecutive.
-pub(crate) fn position_after(
-    action: Action,
-    offset: u64,
-    moved: u64,
-    before: impl FnOnce() -> u64,
-) -> u64 {
-    match action {
-        Action::Read | Action::Write => offset.saturating_add(moved),
-        Action::Seek => offset,
-        Action::Open | Action::Close | Action::Remove => 0,
-        _ => before(),
+        let before = self.files.extent(event.file);
+        let extent = before.after(event.action, event.offset, event.moved());
+        self.files.used(event.file, extent);
     }
 }
 
@@ -461,7 +449,7 @@ fn relation(files: &Files, event: &Event) -> Relation {
     if files.at(0) != Some(event.file) {
         return Relation::OtherFile;
     }
-    match event.offset.cmp(&files.position(event.file)) {
+    match event.offset.cmp(&files.extent(event.file).position) {
         _ if !has_offset(event.action) => Relation::Consecutive,
         std::cmp::Ordering::Equal => Relation::Consecutive,
         std::cmp::Ordering::Greater => Relation::Forward,

@@ -12,7 +12,7 @@
 //!            as their length and what `presagio-grammar` makes of them:
 //!            limit of transitions, operations observed,
 //!            number of sizes, (action, size)…, number of symbols, (origin, action, failed, sizes, duration)…,
-//!            number of transitions, (from, to, relative, rank, own, 0 | 1, absolute, stride, gap)…,
+//!            number of transitions, (from, to, relative, rank, own, 0 | 1, absolute, stride, from_end, gap)…,
 //!            twice (for the next operation, and for one far ahead): number of bins, (tries, hits)…,
 //!            grammar
 //! span       weighted, count, mean (fraction), variance (fraction), least, greatest, last
@@ -26,7 +26,7 @@ use presagio_core::Action;
 use presagio_grammar::{Grammar, Series, Spread};
 
 const MAGIC: &[u8; 8] = b"presagio";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 28;
 
 /// Why a saved model is not used.
@@ -195,6 +195,7 @@ impl Writer {
         if let Some(others) = &transition.others {
             self.series(&others.absolute);
             self.series(&others.stride);
+            self.series(&others.from_end);
         }
         self.gap(&transition.gap);
     }
@@ -336,6 +337,7 @@ impl<'a> Reader<'a> {
             true => Some(Box::new(Others {
                 absolute: self.series()?,
                 stride: self.series()?,
+                from_end: self.series()?,
             })),
         };
         let number = model.transitions.len() as u32;

@@ -1,11 +1,11 @@
 //! What is learned of the transition from one symbol to the next (§3.2): which file, where in it, when.
 //!
 //! For each question there is more than one way to ask. An offset can be seen from where the file's last access
-//! ended (consecutive is 0), from the start of the file, or from where this symbol was last; a file by how long
-//! ago it was used, or as that which this symbol used last. Each is a series of values; the one that was right
-//! more often lately answers.
+//! ended (consecutive is 0), from the start of the file, from where this symbol was last, or from the file's end as
+//! far as that is known (what is appended is at 0); a file by how long ago it was used, or as that which this
+//! symbol used last. Each is a series of values; the one that was right more often lately answers.
 
-use crate::files::{FAR, NEW};
+use crate::files::{Extent, FAR, NEW};
 use presagio_core::Nanos;
 use presagio_grammar::{Series, SeriesAhead, Spread};
 
@@ -29,13 +29,15 @@ pub(crate) struct Others {
     pub absolute: Series,
     /// From where this symbol was last.
     pub stride: Series,
+    /// From the end of the file.
+    pub from_end: Series,
 }
 
 /// What one looks at to see an offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// Where the file's last access ended.
-    pub position: u64,
+    /// How far the file was used.
+    pub extent: Extent,
     /// Where this symbol was last.
     pub last: u64,
 }
@@ -59,13 +61,15 @@ pub(crate) enum Which {
 impl Transition {
     /// Learns where an access was.
     pub(crate) fn observe_offset(&mut self, offset: u64, seen: Seen) {
-        self.relative.observe(offset.wrapping_sub(seen.position));
+        let Extent { position, end } = seen.extent;
+        self.relative.observe(offset.wrapping_sub(position));
         if self.others.is_none() && !self.relative.is_constant() {
             self.others = Some(Box::default());
         }
         if let Some(others) = &mut self.others {
             others.absolute.observe(offset);
             others.stride.observe(offset.wrapping_sub(seen.last));
+            others.from_end.observe(offset.wrapping_sub(end));
         }
     }
 
@@ -95,6 +99,7 @@ impl Transition {
             for other in [
                 (Base::Start, &others.absolute),
                 (Base::Last, &others.stride),
+                (Base::End, &others.from_end),
             ] {
                 if other.1.confidence() > best.1.confidence() {
                     best = other;
@@ -115,7 +120,8 @@ impl Transition {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let of = |o: &Others| size_of::<Others>() + o.absolute.memory() + o.stride.memory();
+        let views = |o: &Others| o.absolute.memory() + o.stride.memory() + o.from_end.memory();
+        let of = |o: &Others| size_of::<Others>() + views(o);
         let others = self.others.as_deref().map_or(0, of);
         self.relative.memory() + self.rank.memory() + self.own.memory() + others
     }
@@ -130,6 +136,8 @@ enum Base {
     Start,
     /// Where this symbol was last.
     Last,
+    /// The end of the file.
+    End,
 }
 
 /// What a cursor expects of a transition, each time it comes.
@@ -145,9 +153,10 @@ impl TransitionAhead<'_> {
     /// Where the next access will be.
     pub(crate) fn offset(&mut self, seen: Seen) -> Guess<u64> {
         let base = match self.base {
-            Base::Position => seen.position,
+            Base::Position => seen.extent.position,
             Base::Start => 0,
             Base::Last => seen.last,
+            Base::End => seen.extent.end,
         };
         Guess {
             value: base.wrapping_add(self.offsets.next().unwrap_or(0)),
