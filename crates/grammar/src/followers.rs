@@ -713,6 +713,9 @@ impl<'a> Cursor<'a> {
     }
 
     fn advance(&mut self) {
+        if self.advance_within() {
+            return;
+        }
         while let Some(frame) = self.frames.pop() {
             let (again, over) = self.walk.after(frame);
             let prefers = |(_, share): &(Frame, f64)| self.prefers(frame, *share);
@@ -737,6 +740,29 @@ impl<'a> Cursor<'a> {
             }
         }
         self.begin_again();
+    }
+
+    /// Goes on without leaving the rule or entering another, where that is certain: most steps are such.
+    #[inline]
+    fn advance_within(&mut self) -> bool {
+        let store = self.walk.store;
+        let Some(top) = self.frames.last_mut() else {
+            return false;
+        };
+        let node = store.node(top.node);
+        if self.walk.mode == Mode::Folding && node.count() > 1 {
+            return false;
+        }
+        if top.lo < node.count() {
+            (top.lo, top.hi) = (top.lo + 1, top.lo + 1);
+            return true;
+        }
+        let next = node.next;
+        if Store::is_end(next) || is_rule(store.value(next)) || store.node(next).count() > 1 {
+            return false;
+        }
+        *top = Frame::once(next);
+        true
     }
 
     fn begin_again(&mut self) {

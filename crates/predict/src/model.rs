@@ -370,6 +370,7 @@ impl Model {
     }
 
     /// What is known of a transition.
+    #[inline]
     pub(crate) fn transition(&self, from: u32, to: u32) -> Option<&Transition> {
         let (last, number) = self.contexts[from as usize].successor;
         let number = match last == to {
