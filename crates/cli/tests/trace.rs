@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const HEADER: &str = "time_ns,duration_ns,process,rank,pid,thread,layer,action,file,offset,length,result,\
-                      file_id,context,stack,host,command";
+                      file_id,context,stack,host,command,start_ns";
 
 /// A directory with names for the files in it.
 struct Place(TempDir);
@@ -47,14 +47,14 @@ fn program_run(steps: u64) -> String {
     let mut row = |time: u64, process: u64, action: &str, offset: u64, len: u64, result: u64| {
         let first = time < 2;
         let stack = if first { "a.out+0x10(main)" } else { "" };
-        let (host, command) = if first {
-            ("node1", "\"./a, b\"")
+        let (host, command, start) = if first {
+            ("node1", "\"./a, b\"", "1700000000000000005")
         } else {
-            ("", "")
+            ("", "", "")
         };
         rows.push(format!(
             "{time},7,{process},{process},,0,posix,{action},/data/f{process},{offset},{len},{result},\
-             {process},{context},{stack},{host},{command}",
+             {process},{context},{stack},{host},{command},{start}",
             context = process + 1,
         ));
     };
@@ -361,7 +361,7 @@ fn what_cannot_be_done_is_explained() {
             "possible values: native, darshan",
         ),
         (&["convert", &csv, &out, "--from", "agios"], "line 1"),
-        (&["merge", &csv, "-o", &out], "at least two repetitions"),
+        (&["merge", &csv, "-o", &out], "name at least two"),
         (&["replay", "-", &dir], "convert it to a file first"),
         (
             &["replay", &csv, &dir, "--speed", "0"],
@@ -385,9 +385,9 @@ fn what_cannot_be_done_is_explained() {
 fn info_tells_a_program_what_is_in_a_trace() {
     let place = Place::new("info");
     let csv = program_run(3)
-        + "5000,1,0,0,,1,mpiio,write,/data/f0,0,8192,8192,0,0,,,\n\
-                                5001,0,0,0,,1,posix,read,/data/f0,0,10,-5,0,0,,,\n\
-                                5002,0,1,,,0,posix,gap,,0,9,0,0,0,,,\n";
+        + "5000,1,0,0,,1,mpiio,write,/data/f0,0,8192,8192,0,0,,,,\n\
+                                5001,0,0,0,,1,posix,read,/data/f0,0,10,-5,0,0,,,,\n\
+                                5002,0,1,,,0,posix,gap,,0,9,0,0,0,,,,\n";
     let path = place.file("a.csv", csv);
     let info = presagio_ok(&["trace", "info", &path, "--json"]).json();
     for (key, value) in [
@@ -537,6 +537,50 @@ fn traces_of_other_runs_are_merged_with_a_doubt() {
         "{}",
         said.out
     );
+}
+
+#[test]
+fn recordings_of_several_machines_are_joined_by_their_clocks() {
+    let place = Place::new("join");
+    let header = "time_ns,action,file,offset,length,start_ns\n";
+    let node = |name: &str, start: &str, times: [u64; 2]| {
+        let row = |time| format!("{time},write,/shared/out,{time},8,{start}\n");
+        place.file(
+            name,
+            [header.to_owned(), row(times[0]), row(times[1])].concat(),
+        )
+    };
+    let late = node("1.csv", "1700000000000000100", [0, 50]);
+    let early = node("2.csv", "1700000000000000000", [10, 120]);
+    let unknown = node("3.csv", "", [5, 6]);
+    let out = place.path("job.csv");
+    let join = ["trace", "merge", "--join", "--force", "-o", &out];
+    let json = presagio_ok(&[&join[..], &[&late, &early, "--json"]].concat()).json();
+    assert_eq!(
+        (&json["recordings"], &json["events"]),
+        (&2.into(), &4.into())
+    );
+    assert_eq!(json["starts_apart_ns"], 100);
+    let times = || -> Vec<String> {
+        let text = String::from_utf8(place.bytes("job.csv")).unwrap();
+        let field = |row: &str, at| row.split(',').nth(at).unwrap().to_owned();
+        let rows = text.lines().skip(1);
+        rows.map(|row| format!("{}:{}", field(row, 2), field(row, 0)))
+            .collect()
+    };
+    assert_eq!(times(), ["1:10", "0:100", "1:120", "0:150"]);
+    let refused = presagio(&[&join[..], &[&late, &unknown]].concat());
+    assert_eq!(refused.code, Some(2));
+    for part in ["3.csv", "does not say when it began", "--same-start"] {
+        assert!(refused.err.contains(part), "{}", refused.err);
+    }
+    let said = presagio_ok(&[&join[..], &[&late, &unknown, "--same-start"]].concat());
+    assert!(
+        said.out.starts_with("2 recordings with 4 events"),
+        "{}",
+        said.out
+    );
+    assert_eq!(times(), ["0:0", "1:5", "1:6", "0:50"]);
 }
 
 fn replay(place: &Place, trace: &str, dir: &str, more: &[&str]) -> Value {

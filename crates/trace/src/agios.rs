@@ -238,7 +238,11 @@ impl<W: Write> Sink for Writer<W> {
         };
         self.line.clear();
         write!(self.line, "{}\t", event.time.0)?;
-        push_escaped(&mut self.line, self.known.file(event.file));
+        match self.known.files.get(&event.file.0) {
+            Some(name) => push_escaped(&mut self.line, name),
+            // Files that nobody named stay different ones.
+            None => write!(self.line, "file {}", event.file)?,
+        }
         writeln!(self.line, "\t{operation}\t{}\t{}", event.offset, event.len)?;
         self.out.write_all(&self.line)
     }
@@ -319,6 +323,18 @@ mod tests {
             assert!(error.starts_with("a.trace: line 2: "), "{error}");
             assert!(error.contains(problem), "{error}");
         }
+    }
+
+    #[test]
+    fn files_that_nobody_named_stay_different_ones() {
+        let mut writer = Writer::new(Vec::new());
+        for file in [7, 8].map(FileId) {
+            let event = arrival(Nanos(1), Action::Read, 0, 1);
+            writer
+                .write(&Record::Event(Event { file, ..event }))
+                .unwrap();
+        }
+        assert_eq!(writer.out, b"1\tfile 7\tR\t0\t1\n1\tfile 8\tR\t0\t1\n");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | `context` | the call stack's number | 0, not known |
 //! | `stack` | `module+0xoffset(symbol);…`, innermost first, in the first row of a context | as before, or not known |
 //! | `host`, `command` | of the process, in its first row | as before, or not known |
+//! | `start_ns` | the moment that its times count from, since 1970, in its first row | as before, or not known |
 //!
 //! A row with the action `gap` says that records of its process were lost, `length` how many. Columns may come
 //! in any order, and those that we do not know are passed over. What no event uses is not written.
@@ -30,7 +31,7 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 /// The columns, in the order in which they are written.
-pub const COLUMNS: [&str; 17] = [
+pub const COLUMNS: [&str; 18] = [
     "time_ns",
     "duration_ns",
     "process",
@@ -48,6 +49,7 @@ pub const COLUMNS: [&str; 17] = [
     "stack",
     "host",
     "command",
+    "start_ns",
 ];
 
 /// The action of a row that tells of lost records.
@@ -103,8 +105,9 @@ impl<W: Write> Writer<W> {
             event.time.0, event.duration.0, event.process
         )?;
         push_number(row, process.and_then(|p| p.rank));
+        row.push(b',');
         push_number(row, process.and_then(|p| p.pid));
-        write!(row, "{},{},{},", event.thread, event.layer, event.action)?;
+        write!(row, ",{},{},{},", event.thread, event.layer, event.action)?;
         push_text(row, &text::name_to_text(known.file(event.file)));
         write!(row, ",{},{},{},", event.offset, event.len, event.result)?;
         write!(row, "{},{},", event.file.0, event.context.0)?;
@@ -120,6 +123,8 @@ impl<W: Write> Writer<W> {
             row,
             process.and_then(|p| p.command.as_deref()).unwrap_or(""),
         );
+        row.push(b',');
+        push_number(row, process.and_then(|p| p.start).map(|start| start.0));
         row.push(b'\n');
         self.out.write_all(row)
     }
@@ -130,7 +135,7 @@ impl<W: Write> Sink for Writer<W> {
         match record {
             Record::Event(event) => self.event(event),
             Record::Gap { process, lost } => {
-                writeln!(self.out, ",,{process},,,,,{GAP},,,{lost},,,,,,")
+                writeln!(self.out, ",,{process},,,,,{GAP},,,{lost},,,,,,,")
             }
             definition => self.define(definition),
         }
@@ -141,11 +146,10 @@ impl<W: Write> Sink for Writer<W> {
     }
 }
 
-fn push_number(row: &mut Vec<u8>, number: Option<u32>) {
+fn push_number(row: &mut Vec<u8>, number: Option<impl ToString>) {
     if let Some(number) = number {
         row.extend_from_slice(number.to_string().as_bytes());
     }
-    row.push(b',');
 }
 
 fn push_text(row: &mut Vec<u8>, text: &str) {
@@ -273,12 +277,17 @@ impl Source for Reader {
 
 /// Whether a line is a row with the names of our columns.
 pub(crate) fn is_header(line: &[u8]) -> bool {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = without_mark(line.strip_suffix(b"\r").unwrap_or(line));
     let has = |name: &str| {
         line.split(|b| *b == b',')
             .any(|field| unquoted(field) == name.as_bytes())
     };
     has("time_ns") && has("action")
+}
+
+/// What follows the mark by which some spreadsheets say that a text is UTF-8.
+fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
 }
 
 fn unquoted(field: &[u8]) -> &[u8] {
@@ -308,6 +317,7 @@ enum Column {
     Stack,
     Host,
     Command,
+    Start,
 }
 
 /// Where in a row each column is.
@@ -466,10 +476,11 @@ impl<'a> Row<'a> {
             self.number_if_any(Column::Rank)?,
         );
         let (host, command) = (self.utf8(Column::Host)?, self.utf8(Column::Command)?);
+        let start = self.number_if_any(Column::Start)?.map(Nanos);
         let known = known.processes.get(&id);
         let adds = |here: Option<u32>, before: Option<u32>| here.is_some() && here != before;
         let adds_nothing = known.is_some_and(|p| !adds(pid, p.pid) && !adds(rank, p.rank));
-        if adds_nothing && host.is_empty() && command.is_empty() {
+        if adds_nothing && host.is_empty() && command.is_empty() && start.is_none() {
             return Ok(None);
         }
         let before = known.cloned().unwrap_or_default();
@@ -480,6 +491,7 @@ impl<'a> Row<'a> {
             rank: rank.or(before.rank),
             host: text(host).or(before.host),
             command: text(command).or(before.command),
+            start: start.or(before.start),
         })))
     }
 
@@ -542,10 +554,13 @@ impl Rows {
         self.bytes.clear();
         self.ends.clear();
         self.state = State::Begin;
+        let mut is_first = self.lines.progress().0 == 0;
         loop {
             let Some(line) = self.lines.next()? else {
                 return self.end_of_text();
             };
+            let line = if is_first { without_mark(line) } else { line };
+            is_first = false;
             let line = line
                 .strip_suffix(b"\r")
                 .map_or((line, false), |line| (line, true));
@@ -617,8 +632,7 @@ fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Frame;
-    use crate::strategies::{event, records};
+    use crate::strategies::{event, records, resolved};
     use proptest::prelude::*;
     use std::io::Cursor;
     use std::sync::Arc;
@@ -632,23 +646,6 @@ mod tests {
         records.iter().for_each(|r| writer.write(r).unwrap());
         writer.finish().unwrap();
         writer.out
-    }
-
-    /// Events with what is known of them. A definition that says nothing does not undo another.
-    fn resolved(records: &[Record]) -> Vec<(Record, Vec<u8>, Vec<Frame>)> {
-        let mut known = Known::default();
-        let mut all = Vec::new();
-        for record in records {
-            match record {
-                Record::Event(e) => {
-                    let (name, frames) = (known.file(e.file), known.frames(e.context));
-                    all.push((record.clone(), name.to_vec(), frames.to_vec()));
-                }
-                Record::Gap { .. } => all.push((record.clone(), Vec::new(), Vec::new())),
-                definition => drop(known.learn(definition).unwrap()),
-            }
-        }
-        all
     }
 
     fn says_something(record: &Record) -> bool {
@@ -684,6 +681,7 @@ mod tests {
             rank: Some(3),
             host: host.map(str::to_owned),
             command: command.map(str::to_owned),
+            start: Some(Nanos(1_700_000_000_000_000_005)),
         };
         let records = [
             Record::Process(process(Some("node,1"), Some("a \"b\"\n"))),
@@ -696,7 +694,7 @@ mod tests {
 
     #[test]
     fn a_table_that_people_write_needs_few_columns() {
-        let text = b"offset,action,file,length,colour,time_ns\r\n0,write,a,10,red,5\r\n\r\n10,read,b,1,,6\r\n10,read,a,1,,7";
+        let text = b"\xEF\xBB\xBFoffset,action,file,length,colour,time_ns\r\n0,write,a,10,red,5\r\n\r\n10,read,b,1,,6\r\n10,read,a,1,,7";
         let got: Vec<Record> = reader(text).map(Result::unwrap).collect();
         let events: Vec<Event> = got
             .iter()
@@ -708,7 +706,9 @@ mod tests {
                 }
             })
             .collect();
+        assert!(is_header(text.split(|b| *b == b'\n').next().unwrap()));
         assert_eq!(events.len(), 3);
+        assert_eq!(events[1].offset, 10);
         assert_eq!(
             (events[0].result, events[0].len, events[0].time),
             (10, 10, Nanos(5))

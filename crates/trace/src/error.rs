@@ -57,6 +57,9 @@ pub enum Reason {
     /// The content is valid, but of a kind or version that is not supported.
     #[error("{0}")]
     Unsupported(String),
+    /// The trace does not say when it began, and has to be laid beside others.
+    #[error("it does not say when it began, so nobody knows how its times lie to those of others")]
+    NoStart,
 }
 
 impl From<String> for Reason {

@@ -92,6 +92,8 @@ pub(crate) struct Lines {
     taken: usize,
     /// A line that the buffer has only in pieces.
     pieces: Vec<u8>,
+    /// The text ended without ending its last line.
+    is_cut: bool,
     number: u64,
     position: u64,
 }
@@ -104,6 +106,7 @@ impl Lines {
             total: size_of(path),
             taken: 0,
             pieces: Vec::new(),
+            is_cut: false,
             number: 0,
             position: 0,
         }
@@ -159,6 +162,8 @@ impl Lines {
             self.pieces.pop();
         } else if self.pieces.len() > LINE_BYTES_MAX {
             return Err(self.too_long());
+        } else {
+            self.is_cut = true;
         }
         Ok(Some(&self.pieces))
     }
@@ -172,6 +177,11 @@ impl Lines {
     /// An error in the line that was read last, or is being read.
     pub fn error(&self, reason: impl Into<Reason>) -> TraceError {
         TraceError::new(&self.path, Place::Line(self.number), reason)
+    }
+
+    /// Whether the line that was read last has no end.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// How many bytes were read, and how many there are.

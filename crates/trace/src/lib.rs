@@ -6,8 +6,9 @@
 //!
 //! [`open`] tells the format of a file and reads it: [`native`], our own; Darshan's logs and their text; strace's
 //! output; AGIOS's traces; comma-separated values. From there on all are alike. [`info`] says what is in a trace,
-//! [`sorted`] brings it into the order of time, [`merge`] makes one out of several repetitions; a [`Sink`] writes
-//! it: [`native`], [`csv`], [`agios`], or `parquet` if built with that feature.
+//! [`sorted`] brings it into the order of time, [`merge`] makes one out of several repetitions, [`join`] out of the
+//! recordings of several machines; [`replay`] does it again; a [`Sink`] writes it: [`native`], [`csv`], [`agios`], or
+//! `parquet` if built with that feature.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod error;
 pub mod fuzzing;
 pub mod info;
 mod input;
+pub mod join;
 pub mod merge;
 mod names;
 pub mod native;
@@ -26,6 +28,7 @@ mod open;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod record;
+mod renumber;
 pub mod replay;
 pub mod sorted;
 pub mod strace;

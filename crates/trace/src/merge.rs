@@ -10,16 +10,14 @@
 //! Requests are found in a table of bounded size. What has no place in it waits in a temporary file, and is merged
 //! when the table has become free.
 
-use crate::names::Budget;
 use crate::native::Writer;
+use crate::renumber::Renumber;
 use crate::sorted::{InOrder, Sorter, Spill};
-use crate::{Frame, Place, Process, Record, Source, TraceError};
-use presagio_core::{ContextId, Event, FileId};
+use crate::{Place, Record, Source, TraceError};
+use presagio_core::Event;
 use std::collections::HashMap;
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::vec;
 
 /// What merging may use.
@@ -90,7 +88,7 @@ impl MergeReport {
 #[derive(Debug)]
 pub struct Merger {
     options: MergeOptions,
-    names: Merging,
+    names: Renumber,
     table: Table,
     /// What had no place in the table, by repetition.
     aside: Vec<Option<Writer<File>>>,
@@ -103,7 +101,7 @@ impl Merger {
         Merger {
             table: Table::new(options.requests_max),
             options,
-            names: Merging::default(),
+            names: Renumber::default(),
             aside: Vec::new(),
             report: MergeReport::default(),
         }
@@ -125,6 +123,8 @@ impl Merger {
                     let event = self.names.renamed(event).map_err(too_many)?;
                     self.place(repetition, event)?;
                 }
+                // What one repetition lost, the others have.
+                Record::Gap { .. } => {}
                 definition => self.names.define(definition).map_err(too_many)?,
             }
         }
@@ -142,7 +142,7 @@ impl Merger {
             self.merge_aside()?;
         }
         Ok(Merged {
-            definitions: self.names.definitions().into_iter(),
+            definitions: self.names.definitions(None).into_iter(),
             events: sorter.finish()?,
             report: self.report,
         })
@@ -366,118 +366,6 @@ impl Table {
     }
 }
 
-/// The names of all traces, and how the current one's numbers become those of the result.
-#[derive(Debug, Default)]
-struct Merging {
-    files: HashMap<Arc<[u8]>, FileId>,
-    contexts: HashMap<Arc<[Frame]>, ContextId>,
-    processes: BTreeMap<u32, Process>,
-    budget: Budget,
-    budget_here: Budget,
-    file_here: HashMap<FileId, FileId>,
-    context_here: HashMap<ContextId, ContextId>,
-    /// The last file asked for: most events are on the same one as the event before.
-    last_file: Option<(FileId, FileId)>,
-}
-
-impl Merging {
-    /// The next trace has numbers of its own.
-    fn begin(&mut self) {
-        self.budget_here = Budget::default();
-        self.file_here.clear();
-        self.context_here.clear();
-        self.last_file = None;
-    }
-
-    fn define(&mut self, definition: Record) -> Result<(), String> {
-        match definition {
-            Record::File { id, name } => {
-                self.budget_here.take(0)?;
-                let merged = self.file(name)?;
-                self.file_here.insert(id, merged);
-                self.last_file = None;
-            }
-            Record::Context { id, frames } => self.context(id, frames)?,
-            Record::Process(process) => {
-                if let Entry::Vacant(vacant) = self.processes.entry(process.id) {
-                    self.budget
-                        .take(process.command.as_ref().map_or(0, String::len))?;
-                    vacant.insert(process);
-                }
-            }
-            // What one repetition lost, the others have.
-            Record::Gap { .. } | Record::Event(_) => {}
-        }
-        Ok(())
-    }
-
-    fn file(&mut self, name: Arc<[u8]>) -> Result<FileId, String> {
-        if let Some(id) = self.files.get(&name) {
-            return Ok(*id);
-        }
-        self.budget.take(name.len())?;
-        let id = FileId(self.files.len() as u64);
-        self.files.insert(name, id);
-        Ok(id)
-    }
-
-    fn context(&mut self, here: ContextId, frames: Arc<[Frame]>) -> Result<(), String> {
-        self.budget_here.take(0)?;
-        let count = self.contexts.len() as u32;
-        if !self.contexts.contains_key(&frames) {
-            self.budget
-                .take(frames.len() * std::mem::size_of::<Frame>() * 2)?;
-        }
-        let merged = *self.contexts.entry(frames).or_insert(ContextId(count + 1));
-        self.context_here.insert(here, merged);
-        Ok(())
-    }
-
-    /// The event with the numbers of the result. A file without a name is called by its number.
-    fn renamed(&mut self, mut event: Event) -> Result<Event, String> {
-        let here = event.file;
-        event.file = match self.last_file {
-            Some((last, merged)) if last == here => merged,
-            _ => self.renamed_file(here)?,
-        };
-        self.last_file = Some((here, event.file));
-        if event.context != ContextId::UNKNOWN {
-            let merged = self.context_here.get(&event.context).copied();
-            event.context = merged.unwrap_or(ContextId::UNKNOWN);
-        }
-        Ok(event)
-    }
-
-    fn renamed_file(&mut self, here: FileId) -> Result<FileId, String> {
-        if let Some(merged) = self.file_here.get(&here) {
-            return Ok(*merged);
-        }
-        self.budget_here.take(0)?;
-        let merged = self.file(format!("file {here}").into_bytes().into())?;
-        self.file_here.insert(here, merged);
-        Ok(merged)
-    }
-
-    fn definitions(self) -> Vec<Record> {
-        let mut files: Vec<_> = self
-            .files
-            .into_iter()
-            .map(|(name, id)| (id, name))
-            .collect();
-        files.sort_unstable();
-        let mut contexts: Vec<_> = self.contexts.into_iter().map(|(f, id)| (id, f)).collect();
-        contexts.sort_unstable_by_key(|(id, _)| *id);
-        let processes = self.processes.into_values().map(Record::Process);
-        let files = files
-            .into_iter()
-            .map(|(id, name)| Record::File { id, name });
-        let contexts = contexts
-            .into_iter()
-            .map(|(id, frames)| Record::Context { id, frames });
-        processes.chain(files).chain(contexts).collect()
-    }
-}
-
 /// The merged trace.
 #[derive(Debug)]
 pub struct Merged {
@@ -504,19 +392,17 @@ impl Iterator for Merged {
     }
 }
 
-impl Source for Merged {
-    /// The input was read before there was anything to merge.
-    fn progress(&self) -> (u64, Option<u64>) {
-        (0, None)
-    }
-}
+impl Source for Merged {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Frame;
     use crate::strategies::event;
-    use presagio_core::Nanos;
+    use presagio_core::{ContextId, FileId, Nanos};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     /// A request at a time, to one of a few blocks of a few files.
     type Arrival = (u64, u8, u64);

@@ -2,7 +2,8 @@
 
 use crate::{Frame, Process, Record};
 use presagio_core::{ContextId, FileId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// All definitions of a trace together take no more memory than this.
@@ -26,6 +27,11 @@ impl Default for Budget {
 }
 
 impl Budget {
+    #[cfg(test)]
+    pub fn of(bytes_left: usize) -> Budget {
+        Budget { bytes_left }
+    }
+
     /// Takes what a definition of so many bytes needs.
     pub fn take(&mut self, bytes: usize) -> Result<(), String> {
         let left = self
@@ -38,6 +44,11 @@ impl Budget {
             )
         })?;
         Ok(())
+    }
+
+    /// A definition of so many bytes is no longer needed.
+    pub fn give_back(&mut self, bytes: usize) {
+        self.bytes_left += bytes + OVERHEAD_BYTES;
     }
 }
 
@@ -83,17 +94,27 @@ impl Known {
         };
         if !is_known {
             self.budget.take(bytes_of(record))?;
-            self.insert(record);
+            let before = self.insert(record);
+            before
+                .iter()
+                .for_each(|record| self.budget.give_back(bytes_of(record)));
         }
         Ok(!is_known)
     }
 
-    fn insert(&mut self, record: &Record) {
-        match record {
-            Record::File { id, name } => drop(self.files.insert(id.0, name.clone())),
-            Record::Process(p) => drop(self.processes.insert(p.id, p.clone())),
-            Record::Context { id, frames } => drop(self.contexts.insert(id.0, frames.clone())),
-            Record::Gap { .. } | Record::Event(_) => {}
+    /// Keeps a definition. The one that it replaces.
+    fn insert(&mut self, record: &Record) -> Option<Record> {
+        match record.clone() {
+            Record::File { id, name } => {
+                let before = self.files.insert(id.0, name);
+                before.map(|name| Record::File { id, name })
+            }
+            Record::Process(p) => self.processes.insert(p.id, p).map(Record::Process),
+            Record::Context { id, frames } => {
+                let before = self.contexts.insert(id.0, frames);
+                before.map(|frames| Record::Context { id, frames })
+            }
+            Record::Gap { .. } | Record::Event(_) => None,
         }
     }
 
@@ -105,6 +126,60 @@ impl Known {
     /// The call stack of a context, empty if it has none.
     pub fn frames(&self, id: ContextId) -> &[Frame] {
         self.contexts.get(&id.0).map_or(&[], |frames| frames)
+    }
+}
+
+/// Tells apart what a trace calls by the same number, one after the other: for who brings definitions to the front.
+#[derive(Debug)]
+pub(crate) struct Apart<T> {
+    numbers: HashMap<(u64, T), u64>,
+    taken: HashSet<u64>,
+    /// Where a number now means something else than at first.
+    now: HashMap<u64, u64>,
+    /// The numbers from here on were looked at when a free one was needed.
+    free: u64,
+}
+
+impl<T: Eq + Hash> Apart<T> {
+    /// Numbers that nobody uses are looked for from `numbers_max` downwards.
+    pub fn new(numbers_max: u64) -> Apart<T> {
+        Apart {
+            numbers: HashMap::new(),
+            taken: HashSet::new(),
+            now: HashMap::new(),
+            free: numbers_max,
+        }
+    }
+
+    /// From here on `id` means `what`. The number for that, if it is new.
+    pub fn define(&mut self, id: u64, what: T) -> Option<u64> {
+        let key = (id, what);
+        let known = self.numbers.get(&key).copied();
+        let number = known.unwrap_or_else(|| self.free_number(id));
+        match number == id {
+            true => self.now.remove(&id),
+            false => self.now.insert(id, number),
+        };
+        if known.is_some() {
+            return None;
+        }
+        self.numbers.insert(key, number);
+        self.taken.insert(number);
+        Some(number)
+    }
+
+    fn free_number(&mut self, id: u64) -> u64 {
+        let mut number = id;
+        while self.taken.contains(&number) {
+            number = self.free;
+            self.free -= 1;
+        }
+        number
+    }
+
+    /// The number for what `id` means now.
+    pub fn number(&self, id: u64) -> u64 {
+        self.now.get(&id).copied().unwrap_or(id)
     }
 }
 
@@ -139,9 +214,22 @@ mod tests {
     }
 
     #[test]
+    fn a_number_may_change_its_meaning_as_often_as_it_likes() {
+        let mut known = Known {
+            budget: Budget::of(1000),
+            ..Known::default()
+        };
+        for name in [b"a", b"b"].repeat(100) {
+            let id = FileId(1);
+            let name: Arc<[u8]> = Arc::from(&name[..]);
+            assert_eq!(known.learn(&Record::File { id, name }), Ok(true));
+        }
+    }
+
+    #[test]
     fn names_do_not_take_memory_without_end() {
         let mut names = Names {
-            budget: Budget { bytes_left: 1000 },
+            budget: Budget::of(1000),
             ..Names::default()
         };
         let all = (0..100u32).map(|n| names.intern(&n.to_le_bytes()).map(drop));

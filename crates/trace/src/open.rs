@@ -136,7 +136,10 @@ pub fn open_with(path: &Path, options: OpenOptions) -> Result<Box<dyn Source + S
         return Opening::new(Box::new(io::stdin()), path)?.source(options, false);
     }
     match File::open(path) {
-        Ok(file) => Opening::new(Box::new(file), path)?.source(options, true),
+        Ok(file) => {
+            let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+            Opening::new(Box::new(file), path)?.source(options, is_file)
+        }
         Err(error) => Err(TraceError::new(path, Place::Byte(0), error)),
     }
 }
@@ -225,6 +228,7 @@ mod tests {
     use crate::strategies::event;
     use crate::{Record, Sink};
     use std::io::Write;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn formats_are_told_by_their_content() {
@@ -309,5 +313,11 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"hello").unwrap();
         assert!(error(file.path().to_str().unwrap()).contains("no trace that we know: native"));
+        let (reader, mut writer) = io::pipe().unwrap();
+        let head = [&b"3.41\0\0\0\0"[..], &DARSHAN_MAGIC.to_le_bytes()].concat();
+        writer.write_all(&head).unwrap();
+        drop(writer);
+        let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        assert!(error(&pipe).contains("a Darshan log must be a file"));
     }
 }

@@ -1,7 +1,7 @@
 //! Traces as Parquet, for data frames: one row an event, with the columns of [`crate::csv`].
 //!
-//! Other than there, `stack`, `host` and `command` are in every row, which costs little where a column has a
-//! dictionary. What is not known is null. A row with the action `gap` has the time of the event before it.
+//! Other than there, `stack`, `host`, `command` and `start_ns` are in every row, which costs little where a column
+//! has a dictionary. What is not known is null. A row with the action `gap` has the time of the event before it.
 
 use crate::csv::GAP;
 use crate::names::Known;
@@ -37,6 +37,7 @@ const SCHEMA: &str = "message trace {
     optional binary stack (STRING);
     optional binary host (STRING);
     optional binary command (STRING);
+    optional int64 start_ns (INTEGER(64,false));
 }";
 
 /// So many rows are collected before they are written: some 40 MB.
@@ -249,6 +250,7 @@ struct Rows {
     stack: Column<ByteArray>,
     host: Column<ByteArray>,
     command: Column<ByteArray>,
+    start_ns: Column<i64>,
 }
 
 impl Rows {
@@ -300,6 +302,8 @@ impl Rows {
         self.pid.push_if_any(number(process.and_then(|p| p.pid)));
         self.host.push_if_any(texts.hosts.get(&id).cloned());
         self.command.push_if_any(texts.commands.get(&id).cloned());
+        let start = process.and_then(|p| p.start).map(|start| start.0 as i64);
+        self.start_ns.push_if_any(start);
     }
 
     /// Writes all columns, in the order of the schema.
@@ -323,7 +327,8 @@ impl Rows {
         self.context.write::<Int32Type>(group)?;
         self.stack.write::<ByteArrayType>(group)?;
         self.host.write::<ByteArrayType>(group)?;
-        self.command.write::<ByteArrayType>(group)
+        self.command.write::<ByteArrayType>(group)?;
+        self.start_ns.write::<Int64Type>(group)
     }
 }
 

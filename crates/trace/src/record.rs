@@ -1,7 +1,7 @@
 //! What a trace consists of.
 
 use crate::{Format, TraceError};
-use presagio_core::{ContextId, Event, FileId};
+use presagio_core::{ContextId, Event, FileId, Nanos};
 use std::io;
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ pub struct Process {
     pub host: Option<String>,
     /// The program and its arguments, if known.
     pub command: Option<String>,
+    /// The moment that its times count from, since 1970 by the clock of its machine, if known.
+    pub start: Option<Nanos>,
 }
 
 /// One frame of a call stack.
@@ -61,44 +63,40 @@ pub struct Frame {
     pub symbol: Option<Arc<str>>,
 }
 
-/// A reader of a trace in some format.
+/// A reader of a trace in some format, or something that passes on what another reads.
 pub trait Source: Iterator<Item = Result<Record, TraceError>> {
+    /// The source behind this one, if there is one: it answers what this one does not.
+    fn behind(&self) -> Option<&dyn Source> {
+        None
+    }
+
     /// How many bytes of the input have been read, and how many there are, if known: for a progress bar.
-    fn progress(&self) -> (u64, Option<u64>);
+    fn progress(&self) -> (u64, Option<u64>) {
+        self.behind().map_or((0, None), |source| source.progress())
+    }
 
     /// Why the trace ended before its end, if it did: its recorder was killed, say. All records up to there
     /// are good, so this is no error of the iterator; known once that has returned `None`.
     fn cut_short(&self) -> Option<&TraceError> {
-        None
+        self.behind()?.cut_short()
     }
 
     /// The format that is read, where it is one.
     fn format(&self) -> Option<Format> {
-        None
+        self.behind()?.format()
     }
 
     /// What one should know before trusting the trace: its recorder ran out of memory, say. Complete once the
     /// iterator has returned `None`.
     fn warnings(&self) -> Vec<String> {
-        Vec::new()
+        self.behind()
+            .map_or_else(Vec::new, |source| source.warnings())
     }
 }
 
-impl<S: Source + ?Sized> Source for Box<S> {
-    fn progress(&self) -> (u64, Option<u64>) {
-        (**self).progress()
-    }
-
-    fn cut_short(&self) -> Option<&TraceError> {
-        (**self).cut_short()
-    }
-
-    fn format(&self) -> Option<Format> {
-        (**self).format()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        (**self).warnings()
+impl Source for Box<dyn Source + Send> {
+    fn behind(&self) -> Option<&dyn Source> {
+        Some(&**self)
     }
 }
 

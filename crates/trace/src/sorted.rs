@@ -3,14 +3,15 @@
 //! Events collect in memory; when there is no more room they are sorted and written as a *run* in the native
 //! format. At the end the runs are merged. Runs that become too many are merged into one before.
 
-use crate::names::{Budget, bytes_of};
+use crate::names::{Apart, Budget, bytes_of};
 use crate::native::{Reader, Writer};
-use crate::{Format, Place, Record, Source, TraceError};
+use crate::{Frame, Place, Record, Source, TraceError};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::vec;
 
 /// How much memory sorting takes, and where the rest goes.
@@ -59,11 +60,15 @@ impl Spill {
 }
 
 /// A trace with its definitions first and its events in the order of time; those of the same time stay in their
-/// order. A gap stays behind the event that it followed.
+/// order. A gap stays behind the event that it followed. Where a number is defined again as another file or call
+/// stack, the second gets a number of its own; of a process, the last definition counts.
 #[derive(Debug)]
 pub struct Sorted<S> {
     source: S,
     spill: Spill,
+    files: Apart<Arc<[u8]>>,
+    contexts: Apart<Arc<[Frame]>>,
+    budget: Budget,
     definitions: vec::IntoIter<Record>,
     /// Nothing as long as the source was not read.
     events: Option<InOrder>,
@@ -75,32 +80,55 @@ impl<S: Source> Sorted<S> {
         Sorted {
             source,
             spill,
+            files: Apart::new(u64::MAX),
+            contexts: Apart::new(u32::MAX.into()),
+            budget: Budget::default(),
             definitions: Vec::new().into_iter(),
             events: None,
         }
     }
 
     fn read(&mut self) -> Result<InOrder, TraceError> {
-        let (mut definitions, mut budget) = (Vec::new(), Budget::default());
+        let mut definitions = Vec::new();
         let mut sorter = Sorter::new(self.spill.clone());
         let mut time = 0;
-        for record in &mut self.source {
+        while let Some(record) = self.source.next() {
             match record? {
-                Record::Event(event) => {
+                Record::Event(mut event) => {
                     time = event.time.0;
+                    event.file.0 = self.files.number(event.file.0);
+                    event.context.0 = self.contexts.number(event.context.0.into()) as u32;
                     sorter.push(time, Record::Event(event))?;
                 }
                 gap @ Record::Gap { .. } => sorter.push(time, gap)?,
-                definition => {
-                    if let Err(problem) = budget.take(bytes_of(&definition)) {
-                        return Err(self.too_many(problem));
-                    }
-                    definitions.push(definition);
-                }
+                definition => definitions.extend(self.defined(definition)?),
             }
         }
         self.definitions = definitions.into_iter();
         sorter.finish()
+    }
+
+    /// The definition with its number, unless it is known.
+    fn defined(&mut self, mut definition: Record) -> Result<Option<Record>, TraceError> {
+        let is_new = match &mut definition {
+            Record::File { id, name } => self
+                .files
+                .define(id.0, name.clone())
+                .map(|number| id.0 = number)
+                .is_some(),
+            Record::Context { id, frames } => self
+                .contexts
+                .define(id.0.into(), frames.clone())
+                .map(|number| id.0 = number as u32)
+                .is_some(),
+            _ => true,
+        };
+        if !is_new {
+            return Ok(None);
+        }
+        let taken = self.budget.take(bytes_of(&definition));
+        taken.map_err(|problem| self.too_many(problem))?;
+        Ok(Some(definition))
     }
 
     fn too_many(&self, problem: String) -> TraceError {
@@ -129,20 +157,8 @@ impl<S: Source> Iterator for Sorted<S> {
 }
 
 impl<S: Source> Source for Sorted<S> {
-    fn progress(&self) -> (u64, Option<u64>) {
-        self.source.progress()
-    }
-
-    fn cut_short(&self) -> Option<&TraceError> {
-        self.source.cut_short()
-    }
-
-    fn format(&self) -> Option<Format> {
-        self.source.format()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.source.warnings()
+    fn behind(&self) -> Option<&dyn Source> {
+        Some(&self.source)
     }
 }
 
@@ -316,8 +332,9 @@ impl Iterator for InOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strategies::{List, event, records};
-    use presagio_core::{Event, Nanos};
+    use crate::names::Known;
+    use crate::strategies::{List, Resolved, event, records, resolved};
+    use presagio_core::{ContextId, Event, FileId, Nanos};
     use proptest::prelude::*;
 
     fn sorted(records: &[Record], events_max: usize) -> Vec<Record> {
@@ -329,30 +346,41 @@ mod tests {
         sorted.map(Result::unwrap).collect()
     }
 
-    /// The obvious way.
-    fn expected(records: &[Record]) -> Vec<Record> {
-        let (mut definitions, mut rest, mut time) = (Vec::new(), Vec::new(), 0);
-        for record in records {
-            match record {
-                Record::Event(event) => time = event.time.0,
-                Record::Gap { .. } => {}
-                _ => {
-                    definitions.push(record.clone());
-                    continue;
-                }
+    /// Whether everything was defined before it is used, as it should be.
+    fn is_defined(known: &mut Known, record: &Record) -> bool {
+        let Record::Event(event) = record else {
+            return known.learn(record).is_ok();
+        };
+        known.files.contains_key(&event.file.0) && known.contexts.contains_key(&event.context.0)
+    }
+
+    /// The obvious way: events with what their numbers mean, which are not compared themselves.
+    fn expected(records: &[Record]) -> Vec<Resolved> {
+        let mut time = 0;
+        let mut all: Vec<(u64, Resolved)> = Vec::new();
+        for mut resolved in resolved(records) {
+            if let Record::Event(event) = &mut resolved.0 {
+                time = event.time.0;
+                event.file = FileId(0);
+                event.context = ContextId(0);
             }
-            rest.push((time, record.clone()));
+            all.push((time, resolved));
         }
-        rest.sort_by_key(|(time, _)| *time);
-        definitions.extend(rest.into_iter().map(|(_, record)| record));
-        definitions
+        all.sort_by_key(|(time, _)| *time);
+        all.into_iter().map(|(_, resolved)| resolved).collect()
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn memory_or_not_the_order_is_the_same(records in records(), events_max in 1usize..60) {
-            prop_assert_eq!(sorted(&records, events_max), expected(&records));
+        fn memory_or_not_the_order_is_the_same(mut records in records(), events_max in 1usize..60) {
+            let mut known = Known::default();
+            records.retain(|record| is_defined(&mut known, record));
+            let sorted = sorted(&records, events_max);
+            let is_event = |r: &Record| matches!(r, Record::Event(_) | Record::Gap { .. });
+            let first = sorted.iter().position(is_event).unwrap_or(sorted.len());
+            prop_assert!(sorted[first..].iter().all(is_event));
+            prop_assert_eq!(expected(&sorted), expected(&records));
         }
     }
 
@@ -377,7 +405,11 @@ mod tests {
         }
         assert!(sorter.levels.len() == 3 && sorter.levels.iter().all(|l| l.len() < RUNS_MAX));
         let got: Vec<Record> = sorter.finish().unwrap().map(Result::unwrap).collect();
-        assert_eq!(got, expected(&records));
+        assert!(got.is_sorted_by_key(|record| match record {
+            Record::Event(event) => (event.time, event.offset),
+            _ => panic!("{record:?}"),
+        }));
+        assert_eq!(got.len(), records.len());
     }
 
     #[test]

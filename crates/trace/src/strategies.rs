@@ -1,5 +1,6 @@
 //! Records for tests: any, and likely ones.
 
+use crate::names::Known;
 use crate::{Frame, Process, Record, Source, TraceError};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use proptest::prelude::*;
@@ -78,15 +79,15 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<Frame>> {
 
 fn process() -> impl Strategy<Value = Process> {
     use prop::option::of;
-    (small(), of(small()), of(small()), of(text()), of(text())).prop_map(
-        |(id, pid, rank, host, command)| Process {
-            id,
-            pid,
-            rank,
-            host,
-            command,
-        },
-    )
+    let numbers = (small(), of(small()), of(small()), of(number()));
+    (numbers, of(text()), of(text())).prop_map(|((id, pid, rank, start), host, command)| Process {
+        id,
+        pid,
+        rank,
+        host,
+        command,
+        start: start.map(Nanos),
+    })
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -107,6 +108,26 @@ pub(crate) fn records() -> impl Strategy<Value = Vec<Record>> {
     prop::collection::vec(record(), 0..100)
 }
 
+/// An event or a gap, with the name and the call stack that its numbers mean.
+pub(crate) type Resolved = (Record, Vec<u8>, Vec<Frame>);
+
+/// The events and gaps of a trace with what is known of them when they come.
+pub(crate) fn resolved(records: &[Record]) -> Vec<Resolved> {
+    let mut known = Known::default();
+    let mut all = Vec::new();
+    for record in records {
+        match record {
+            Record::Event(e) => {
+                let (name, frames) = (known.file(e.file), known.frames(e.context));
+                all.push((record.clone(), name.to_vec(), frames.to_vec()));
+            }
+            Record::Gap { .. } => all.push((record.clone(), Vec::new(), Vec::new())),
+            definition => drop(known.learn(definition).unwrap()),
+        }
+    }
+    all
+}
+
 /// A trace that is in memory.
 pub(crate) struct List(std::vec::IntoIter<Record>);
 
@@ -124,8 +145,4 @@ impl Iterator for List {
     }
 }
 
-impl Source for List {
-    fn progress(&self) -> (u64, Option<u64>) {
-        (0, None)
-    }
-}
+impl Source for List {}

@@ -98,6 +98,7 @@ fn definitions_come_before_the_events_that_use_them() {
             rank: Some(0),
             host: Some("node0".into()),
             command: Some("./simulate --steps 10".into()),
+            start: Some(Nanos::from_secs(1_700_000_000)),
         })
     );
     let (mut files, mut processes) = (HashSet::new(), HashSet::new());
@@ -164,8 +165,16 @@ fn every_version_byte_order_and_compression_reads_the_same() {
                     let reader = open(&log.bytes()).unwrap();
                     assert_eq!(reader.info().version, version);
                     assert_eq!(reader.info().processes, 4);
-                    assert_eq!(reader.info().start, 1_700_000_000);
-                    let records: Vec<_> = reader.map(Result::unwrap).collect();
+                    let nanos = if version < "3.41" { 0 } else { 5 };
+                    let start = Some(Nanos(1_700_000_000_000_000_000 + nanos));
+                    assert_eq!(reader.info().start, start);
+                    let mut records: Vec<_> = reader.map(Result::unwrap).collect();
+                    for record in &mut records {
+                        if let Record::Process(process) = record {
+                            assert_eq!(process.start, start);
+                            process.start = Some(Nanos::from_secs(1_700_000_000));
+                        }
+                    }
                     assert!(
                         records == expected,
                         "{version} {big_endian} {compression} {stream}"
@@ -376,7 +385,7 @@ fn after_an_error_the_reader_is_at_its_end() {
 fn render(records: &[Record], with_thread: bool) -> String {
     let mut names = std::collections::HashMap::new();
     let mut hosts = std::collections::HashMap::new();
-    let mut text = String::from("# exe: ./simulate --steps 10\n");
+    let mut text = String::from("# exe: ./simulate --steps 10\n# start_time: 1700000000\n");
     let mut last = None;
     let head =
         "# Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)";
@@ -478,6 +487,35 @@ fn text_with_stripes_and_threads_is_understood() {
     assert_eq!(events[0].time, Nanos::from_millis(30));
     assert_eq!(events[0].duration, Nanos::from_micros(3100));
     assert_eq!(events[3].layer, Layer::MpiIo);
+}
+
+/// Darshan before 3.1.7 had no offsets for MPI-IO, and at first no host.
+#[test]
+fn text_of_old_parsers_is_understood() {
+    let text = b"# start_time: 1700000000\n\n# DXT, file_id: 7, file_name: /a\n\
+        # DXT, rank: 3, write_count: 1, read_count: 1\n# DXT, mnt_pt: /, fs_type: ext4\n\
+        # Module    Rank  Wt/Rd  Segment       Length    Start(s)      End(s)\n \
+        X_MPIIO       3  write        0       262144      0.0029      0.0032\n \
+        X_MPIIO       3   read        0         4096      0.0040      0.0041\n\n\
+        # DXT, file_id: 7, file_name: /a\n# DXT, rank: 4, hostname: node\n\
+        # Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)\n \
+        X_POSIX       4  write        0             512         1024      0.0029      0.0032\n";
+    let mut reader = TextReader::new(Box::new(&text[..]), Path::new("dxt.txt"));
+    let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
+    let brief = |e: &Event| (e.layer, e.process, e.offset, e.len, e.time);
+    let brief: Vec<_> = events(&records).iter().map(brief).collect();
+    let expected = [
+        (Layer::MpiIo, 3, 0, 262144, Nanos::from_micros(2900)),
+        (Layer::MpiIo, 3, 0, 4096, Nanos::from_micros(4000)),
+        (Layer::Posix, 4, 512, 1024, Nanos::from_micros(2900)),
+    ];
+    assert_eq!(brief, expected);
+    assert!(reader.warnings()[0].contains("offsets of mpiio"));
+    let Record::Process(process) = &records[1] else {
+        panic!("{:?}", records[1]);
+    };
+    assert_eq!((process.rank, process.host.as_deref()), (Some(3), None));
+    assert_eq!(process.start, Some(Nanos::from_secs(1_700_000_000)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is promised about strace: whatever a program did to files is found with its offset, however strace was
 //! asked to write it down, and input that strace did not write is refused with its place.
 
-use presagio_core::{Action, Event, FileId};
+use presagio_core::{Action, Event, FileId, Nanos};
 use presagio_trace::strace::Reader;
 use presagio_trace::{Place, Process, Record, Source, TraceError};
 use std::collections::HashMap;
@@ -35,7 +35,8 @@ fn try_read(text: &[u8]) -> Result<Trace, TraceError> {
                 assert_eq!(trace.names.insert(id, name), None);
             }
             Record::Process(process) => {
-                assert!(trace.processes.insert(process.id, process).is_none());
+                let before = trace.processes.insert(process.id, process.clone());
+                assert_ne!(before, Some(process));
             }
             Record::Event(event) => {
                 assert!(trace.names.contains_key(&event.file));
@@ -407,6 +408,68 @@ fn programs_lose_descriptors_that_close_on_exec() {
     );
     assert_eq!(trace.events.len(), 3);
     assert_eq!(trace.names[&trace.events[2].file], "/b");
+}
+
+#[test]
+fn a_process_is_known_by_the_program_that_it_became() {
+    let trace = read(
+        "5 1700000001.0 execve(\"/bin/sh\", [\"sh\", \"run\"], 0x1 /* 1 var */) = 0 <0.1>\n\
+         5 1700000002.0 openat(AT_FDCWD, \"/lib\", O_RDONLY) = 3</lib> <0.1>\n\
+         5 1700000003.0 execve(\"/bin/app\", [\"app\"], 0x1 /* 1 var */) = 0 <0.1>\n\
+         5 1700000004.0 openat(AT_FDCWD, \"/data\", O_RDONLY) = 4</data> <0.1>\n",
+    );
+    let process = &trace.processes[&trace.events[1].process];
+    assert_eq!(process.command.as_deref(), Some("app"));
+    assert_eq!(process.start, Some(Nanos::from_secs(1_700_000_001)));
+}
+
+#[test]
+fn a_recording_whose_strace_was_killed_is_read_up_to_its_last_line() {
+    let whole = "5 1.0 openat(AT_FDCWD, \"/a\", O_RDONLY) = 3</a> <0.1>\n";
+    let text = format!("{whole}5 2.0 read(3</a>, \"abc");
+    let mut reader = Reader::new(Box::new(Cursor::new(text.into_bytes())), Path::new("cut"));
+    let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
+    assert!(matches!(records.last(), Some(Record::Event(e)) if e.action == Action::Open));
+    let cut = reader.cut_short().unwrap();
+    assert_eq!(cut.place, Place::Line(2));
+    let text = format!("5 2.0 read(3</a>, \"abc\n{whole}");
+    assert!(try_read(text.as_bytes()).is_err());
+}
+
+#[test]
+fn lengths_of_a_vector_are_not_looked_for_in_its_data() {
+    let trace = read(
+        "5 1.0 writev(3</a>, [{iov_base=\"iov_len=900 \\\"\", iov_len=12}, {iov_base=\"x\", iov_len=1}], 2) = 13 <0.1>\n",
+    );
+    assert_eq!((trace.events[0].len, trace.events[0].result), (13, 13));
+}
+
+/// What the tables of children take grows with parents that have much open and children that never end.
+#[test]
+fn a_storm_of_forks_is_refused_before_it_fills_the_memory() {
+    let mut text = String::new();
+    for fd in 0..5000 {
+        text.push_str(&format!("1 1.0 open(\"/a\", O_RDONLY) = {fd}</a> <0.1>\n"));
+    }
+    for child in 2..5000 {
+        text.push_str(&format!("1 2.0 fork() = {child} <0.1>\n"));
+    }
+    let error = try_read(text.as_bytes()).err().unwrap().to_string();
+    assert!(error.contains("open descriptors"), "{error}");
+}
+
+#[test]
+fn processes_that_have_ended_are_forgotten() {
+    let mut text = String::from("1 1.0 open(\"/a\", O_RDONLY) = 3</a> <0.1>\n");
+    for child in 2..200_000 {
+        text.push_str(&format!(
+            "1 2.0 fork() = {child} <0.1>\n{child} 2.1 +++ exited with 0 +++\n"
+        ));
+    }
+    assert_eq!(read(&text).events.len(), 1);
+    let all_at_once = text.replace("+++ exited", "--- exited");
+    let error = try_read(all_at_once.as_bytes()).err().unwrap().to_string();
+    assert!(error.contains("more than 65536 tasks"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use presagio_core::{Event, IdHashMap, Layer, Nanos};
 use presagio_predict::Model;
 use presagio_predict::score::{Options, Score};
-use presagio_trace::{Format, Process, Record, Source, TraceError};
+use presagio_trace::{Process, Record, Source, TraceError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -104,20 +104,8 @@ impl<S: Source> Iterator for Selected<S> {
 }
 
 impl<S: Source> Source for Selected<S> {
-    fn progress(&self) -> (u64, Option<u64>) {
-        self.source.progress()
-    }
-
-    fn cut_short(&self) -> Option<&TraceError> {
-        self.source.cut_short()
-    }
-
-    fn format(&self) -> Option<Format> {
-        self.source.format()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.source.warnings()
+    fn behind(&self) -> Option<&dyn Source> {
+        Some(&self.source)
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bar = input::bar_for(std::slice::from_ref(&args.input));
     bar.set_message("reading");
     let source = args.from.open(&args.input, &bar)?;
-    let mut source: Box<dyn Source> = match args.unsorted {
+    let mut source: Box<dyn Source + Send> = match args.unsorted {
         true => Box::new(source),
         false => Box::new(Sorted::new(source, Spill::default())),
     };

@@ -124,19 +124,7 @@ impl Iterator for Watched {
 }
 
 impl Source for Watched {
-    fn progress(&self) -> (u64, Option<u64>) {
-        self.source.progress()
-    }
-
-    fn cut_short(&self) -> Option<&TraceError> {
-        self.source.cut_short()
-    }
-
-    fn format(&self) -> Option<Format> {
-        self.source.format()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.source.warnings()
+    fn behind(&self) -> Option<&dyn Source> {
+        Some(&*self.source)
     }
 }

@@ -133,7 +133,7 @@ static void predictions_are_right_two_steps_ahead(void)
 static presagio_model *model_with_a_branch(void)
 {
 	presagio_model *model = presagio_model_new();
-	for (uint64_t number = 0, dice = 1; number < 101; number++) {
+	for (uint64_t number = 0, dice = 1; number < 1000; number++) {
 		presagio_event event = {0};
 		dice = dice * 6364136223846793005u + 1442695040888963407u;
 		event.time = number * 1000;
@@ -142,6 +142,14 @@ static presagio_model *model_with_a_branch(void)
 		event.len = event.context * 100;
 		event.result = (int64_t)event.len;
 		PROMISE(presagio_observe(model, &event) == PRESAGIO_OK);
+		/* Now and then the past leaves only one way. */
+		if (number >= 100 && number % 2 == 0) {
+			presagio_way ways[2];
+			size_t count;
+			PROMISE(presagio_predict(model, ways, 2, &count) == PRESAGIO_OK);
+			if (count > 1)
+				break;
+		}
 	}
 	return model;
 }

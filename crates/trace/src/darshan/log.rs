@@ -2,7 +2,7 @@
 
 use super::header::{Header, Module, Order};
 use super::region::{Codec, Region};
-use super::{Definitions, HOW_TO_RECORD, moment, rank, size};
+use super::{Definitions, HOW_TO_RECORD, NO_OFFSETS, moment, rank, size};
 use crate::{Format, Place, Reason, Record, Source, TraceError};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use std::collections::{HashMap, VecDeque};
@@ -33,8 +33,8 @@ pub struct Info {
     pub command: Option<String>,
     /// How many processes there were.
     pub processes: u64,
-    /// When the program began, in seconds since 1970.
-    pub start: i64,
+    /// When the program began, since 1970, if known.
+    pub start: Option<Nanos>,
     /// Darshan ran out of memory, so that the last operations of some files are missing.
     pub partial: bool,
     /// What one should know about this log before trusting it.
@@ -151,13 +151,15 @@ impl LogReader {
             let reason = Reason::Malformed("the job record is too short".into());
             return Err(self.error(region.place(), reason));
         }
-        self.info.start = self.order.i64(&bytes, 8);
+        self.info.start = start(self.order, &bytes, numbers);
+        self.definitions.start = self.info.start;
         self.info.processes = self.order.u64(&bytes, (numbers - 2) * 8);
         let text = bytes[..n].get(numbers * 8 + 1024..).unwrap_or_default();
         let line = text.split(|&b| b == b'\n' || b == 0).next();
         self.info.command = line
             .filter(|line| !line.is_empty())
             .map(|line| String::from_utf8_lossy(line).into_owned());
+        self.definitions.command.clone_from(&self.info.command);
         Ok(())
     }
 
@@ -272,17 +274,17 @@ impl LogReader {
             writes: count("writes", self.order.i64(&head, HOST_END))?,
             reads: count("reads", self.order.i64(&head, HOST_END + 8))?,
         };
-        self.define(file, rank, &head[HOST_AT..HOST_END]);
+        self.define(file, rank, &head[HOST_AT..HOST_END])?;
         Ok(true)
     }
 
-    fn define(&mut self, file: FileId, rank: u32, host: &[u8]) {
+    fn define(&mut self, file: FileId, rank: u32, host: &[u8]) -> Result<(), Reason> {
         let names = &self.names;
         let unnamed = || file.to_string().into_bytes().into();
         let name = || names.get(&file.0).cloned().unwrap_or_else(unnamed);
-        self.definitions.file(file, name);
+        self.definitions.file(file, name)?;
         let host = host.split(|&b| b == 0).next().unwrap_or_default();
-        self.definitions.process(rank, host, &self.info.command);
+        self.definitions.process(rank, host)
     }
 
     fn segment(&mut self, module: &mut ModuleReader) -> Result<Event, Reason> {
@@ -413,19 +415,25 @@ fn info(header: &Header, modules: &VecDeque<(Layer, Module)>) -> Info {
             ));
         }
         if *layer == Layer::MpiIo && module.version == 1 {
-            warnings.push(
-                "this version of Darshan did not record the offsets of mpiio operations".into(),
-            );
+            warnings.push(NO_OFFSETS.to_owned());
         }
     }
     Info {
         version: header.version.clone(),
         command: None,
         processes: 0,
-        start: 0,
+        start: None,
         partial: modules.iter().any(|(_, module)| module.partial),
         warnings,
     }
+}
+
+/// When the job began: since 3.41 the job record has nanoseconds beside the seconds.
+fn start(order: Order, job: &[u8], numbers: usize) -> Option<Nanos> {
+    let seconds = u64::try_from(order.i64(job, 8)).ok().filter(|&s| s > 0)?;
+    let nanos = if numbers > 5 { order.u64(job, 16) } else { 0 };
+    let start = seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?;
+    (nanos < 1_000_000_000).then_some(Nanos(start))
 }
 
 fn count(what: &str, value: i64) -> Result<u64, Reason> {

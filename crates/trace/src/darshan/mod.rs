@@ -14,6 +14,7 @@ mod text;
 pub use log::{Info, LogReader};
 pub use text::TextReader;
 
+use crate::names::Budget;
 use crate::{Process, Reason, Record};
 use presagio_core::{FileId, Nanos};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -24,13 +25,17 @@ const HOW_TO_RECORD: &str = "Darshan records single operations only when asked t
      DXT_ENABLE_IO_TRACE=1 in its environment, or with MOD_ENABLE DXT_POSIX,DXT_MPIIO in the file that \
      DARSHAN_CONFIG_PATH names";
 
-/// More threads than this are a sign of damage.
-const THREADS_MAX: usize = 1 << 20;
+/// What to know of MPI-IO in old logs.
+const NO_OFFSETS: &str = "this version of Darshan did not record the offsets of mpiio operations";
 
 /// What the events so far refer to, and the records that have to come before the next one.
 #[derive(Default)]
 struct Definitions {
     due: VecDeque<Record>,
+    /// The program and its arguments, and when it began.
+    command: Option<String>,
+    start: Option<Nanos>,
+    budget: Budget,
     files: HashSet<FileId>,
     ranks: HashSet<u32>,
     threads: HashMap<(u32, u64), u32>,
@@ -38,23 +43,28 @@ struct Definitions {
 }
 
 impl Definitions {
-    fn file(&mut self, id: FileId, name: impl FnOnce() -> Arc<[u8]>) {
+    fn file(&mut self, id: FileId, name: impl FnOnce() -> Arc<[u8]>) -> Result<(), Reason> {
         if self.files.insert(id) {
+            self.budget.take(0)?;
             let name = name();
             self.due.push_back(Record::File { id, name });
         }
+        Ok(())
     }
 
-    fn process(&mut self, rank: u32, host: &[u8], command: &Option<String>) {
+    fn process(&mut self, rank: u32, host: &[u8]) -> Result<(), Reason> {
         if self.ranks.insert(rank) {
+            self.budget.take(0)?;
             self.due.push_back(Record::Process(Process {
                 id: rank,
                 pid: None,
                 rank: Some(rank),
                 host: (!host.is_empty()).then(|| String::from_utf8_lossy(host).into_owned()),
-                command: command.clone(),
+                command: self.command.clone(),
+                start: self.start,
             }));
         }
+        Ok(())
     }
 
     /// The number, within its process, of the thread that the system called `id`.
@@ -62,11 +72,7 @@ impl Definitions {
         if let Some(&thread) = self.threads.get(&(rank, id)) {
             return Ok(thread);
         }
-        if self.threads.len() >= THREADS_MAX {
-            return Err(Reason::Malformed(format!(
-                "more than {THREADS_MAX} threads"
-            )));
-        }
+        self.budget.take(0)?;
         let next = self.threads_of.entry(rank).or_default();
         let thread = *next;
         *next += 1;
@@ -99,4 +105,24 @@ fn size(what: &str, value: i64) -> Result<u64, Reason> {
 fn rank(value: i64) -> Result<u32, Reason> {
     u32::try_from(value)
         .map_err(|_| Reason::Malformed(format!("{value} is not the rank of a process")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_do_not_take_memory_without_end() {
+        let small = || Definitions {
+            budget: Budget::of(1000),
+            ..Definitions::default()
+        };
+        let mut all = [small(), small(), small()];
+        let files = (0..100).take_while(|&n| all[0].file(FileId(n), || [].into()).is_ok());
+        assert_eq!(files.count(), 10);
+        let ranks = (0..100).take_while(|&n| all[1].process(n, b"").is_ok());
+        assert_eq!(ranks.count(), 10);
+        let threads = (0..100).take_while(|&n| all[2].thread(0, n).is_ok());
+        assert_eq!(threads.count(), 10);
+    }
 }

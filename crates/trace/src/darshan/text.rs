@@ -9,12 +9,12 @@
 //!  X_POSIX       0  write        0               0         1024      0.0012      0.0013  [106]     140498826330816
 //! ```
 //!
-//! The last two columns are not always there.
+//! The last two columns are not always there, nor is the offset: Darshan before 3.1.7 printed none for MPI-IO.
 
-use super::{Definitions, HOW_TO_RECORD, moment, rank, size};
-use crate::input::{Lines, shown};
+use super::{Definitions, HOW_TO_RECORD, NO_OFFSETS, moment, rank, size};
+use crate::input::{Lines, number, shown};
 use crate::{Format, Reason, Record, Source, TraceError};
-use presagio_core::{Action, ContextId, Event, FileId, Layer};
+use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use std::io::BufRead;
 use std::path::Path;
 use std::str::FromStr;
@@ -22,10 +22,10 @@ use std::str::FromStr;
 /// A reader of `darshan-dxt-parser`'s output.
 pub struct TextReader {
     lines: Lines,
-    command: Option<String>,
     file: Option<FileId>,
-    /// The last column is the thread.
-    threads_shown: bool,
+    columns: Columns,
+    /// There were operations without an offset.
+    lacks_offsets: bool,
     definitions: Definitions,
     ended: bool,
 }
@@ -35,9 +35,9 @@ impl TextReader {
     pub fn new(from: Box<dyn BufRead + Send>, path: &Path) -> TextReader {
         TextReader {
             lines: Lines::new(from, path),
-            command: None,
             file: None,
-            threads_shown: false,
+            columns: Columns::of(b"Segment Offset"),
+            lacks_offsets: false,
             definitions: Definitions::default(),
             ended: false,
         }
@@ -76,15 +76,19 @@ impl TextReader {
 
     fn comment(&mut self, comment: &[u8]) -> Result<(), Reason> {
         if let Some(command) = comment.strip_prefix(b"exe: ") {
-            self.command = Some(String::from_utf8_lossy(command).into_owned());
+            self.definitions.command = Some(String::from_utf8_lossy(command).into_owned());
+        } else if let Some(start) = comment.strip_prefix(b"start_time: ") {
+            let seconds = number(start.split(|&b| b == b'.').next().unwrap_or_default());
+            self.definitions.start = seconds.filter(|&s| s > 0).map(Nanos::from_secs);
         } else if let Some(rest) = comment.strip_prefix(b"DXT, file_id: ") {
             self.begin_file(rest)?;
         } else if let Some(rest) = comment.strip_prefix(b"DXT, rank: ") {
-            let (id, host) = split(rest, b", hostname: ").ok_or_else(|| bad("hostname", rest))?;
-            let rank = rank(parse("rank", Some(id))?)?;
-            self.definitions.process(rank, host, &self.command);
+            let id = rest.split(|&b| b == b',').next();
+            let rank = rank(parse("rank", id)?)?;
+            let host = split(rest, b", hostname: ").map_or(&b""[..], |(_, host)| host);
+            self.definitions.process(rank, host)?;
         } else if comment.starts_with(b"Module ") {
-            self.threads_shown = comment.ends_with(b"Pthread-ID");
+            self.columns = Columns::of(comment);
         }
         Ok(())
     }
@@ -93,8 +97,7 @@ impl TextReader {
         let (id, name) = split(rest, b", file_name: ").ok_or_else(|| bad("file_name", rest))?;
         let id = FileId(parse("file_id", Some(id))?);
         self.file = Some(id);
-        self.definitions.file(id, || name.into());
-        Ok(())
+        self.definitions.file(id, || name.into())
     }
 
     fn operation(&mut self, line: &[u8]) -> Result<(), Reason> {
@@ -110,13 +113,20 @@ impl TextReader {
         let layer = layer(columns.next().unwrap_or_default())?;
         let process = rank(parse("rank", columns.next())?)?;
         let action = action(columns.next().unwrap_or_default())?;
-        let _: u64 = parse("segment", columns.next())?;
-        let offset = size("offset", parse("offset", columns.next())?)?;
+        if self.columns.segment {
+            let _: u64 = parse("segment", columns.next())?;
+        }
+        let offset = match self.columns.offset {
+            true => parse("offset", columns.next())?,
+            false => -1,
+        };
+        self.lacks_offsets |= offset == -1;
+        let offset = size("offset", offset)?;
         let len = size("length", parse("length", columns.next())?)?;
         let time = moment(parse("start", columns.next())?)?;
         let end = moment(parse("end", columns.next())?)?;
         let thread = self.thread(process, columns.next_back())?;
-        self.definitions.process(process, b"", &self.command);
+        self.definitions.process(process, b"")?;
         self.definitions.due.push_back(Record::Event(Event {
             time,
             duration: end.since(time),
@@ -135,7 +145,7 @@ impl TextReader {
 
     /// The number, within its process, of the thread in the last column; −1 there stands for none.
     fn thread(&mut self, rank: u32, column: Option<&[u8]>) -> Result<u32, Reason> {
-        if !self.threads_shown || column == Some(b"-1") {
+        if !self.columns.thread || column == Some(b"-1") {
             return Ok(0);
         }
         self.definitions.thread(rank, parse("Pthread-ID", column)?)
@@ -162,6 +172,30 @@ impl Source for TextReader {
 
     fn format(&self) -> Option<Format> {
         Some(Format::DarshanText)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let warning = self.lacks_offsets.then(|| NO_OFFSETS.to_owned());
+        warning.into_iter().collect()
+    }
+}
+
+/// Which columns there are, of those that not every version prints.
+#[derive(Clone, Copy)]
+struct Columns {
+    segment: bool,
+    offset: bool,
+    thread: bool,
+}
+
+impl Columns {
+    fn of(header: &[u8]) -> Columns {
+        let has = |name: &[u8]| header.split(u8::is_ascii_whitespace).any(|n| n == name);
+        Columns {
+            segment: has(b"Segment"),
+            offset: has(b"Offset"),
+            thread: has(b"Pthread-ID"),
+        }
     }
 }
 

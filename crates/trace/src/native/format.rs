@@ -118,6 +118,7 @@ impl ChunkHeader {
         let fits = self.raw as usize <= CHUNK_BYTES_MAX
             && self.stored <= self.raw
             && self.records <= self.raw
+            && (self.records > 0) == (self.raw > 0)
             && (self.lz4 || self.stored == self.raw);
         fits.then_some(self)
             .ok_or("the chunk's header has impossible sizes")
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn sizes_that_would_reserve_much_memory_are_refused() {
-        for (stored, raw, records) in [(10, u32::MAX, 3), (21, 20, 3), (10, 20, 21)] {
+        for (stored, raw, records) in [(10, u32::MAX, 3), (21, 20, 3), (10, 20, 21), (10, 20, 0)] {
             let header = ChunkHeader {
                 stored,
                 raw,

@@ -43,6 +43,8 @@ struct Salvage {
     processes: BTreeSet<u32>,
     gaps: VecDeque<Record>,
     bytes: u64,
+    /// Records of chunks whose checksum is right: nobody damaged them, they were written like that.
+    records: u64,
 }
 
 /// More processes than this are not told of a gap.
@@ -80,11 +82,6 @@ impl<R: Read> Reader<R> {
         self
     }
 
-    /// How many bytes of damaged chunks were left out.
-    pub fn bytes_skipped(&self) -> u64 {
-        self.salvage.as_ref().map_or(0, |salvage| salvage.bytes)
-    }
-
     fn record(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
             if let Some(gap) = self.salvage.as_mut().and_then(|s| s.gaps.pop_front()) {
@@ -108,11 +105,11 @@ impl<R: Read> Reader<R> {
     fn decode(&mut self) -> Result<Record, TraceError> {
         let chunk = &mut self.chunk;
         let record = record::decode(&chunk.raw, &mut chunk.at, &mut chunk.expect);
-        chunk.records_left -= 1;
-        let is_whole = chunk.records_left > 0 || chunk.at == chunk.raw.len();
+        let is_whole = chunk.records_left > 1 || chunk.at == chunk.raw.len();
         match record {
             Ok(_) if !is_whole => Err(self.bad_chunk("it has more bytes than its records")),
             Ok(record) => {
+                chunk.records_left -= 1;
                 self.note(&record);
                 Ok(record)
             }
@@ -201,8 +198,11 @@ impl<R: Read> Reader<R> {
 
     /// Leaves the rest of a chunk whose checksum is right and whose records are not.
     fn give_up_chunk(&mut self, error: TraceError) -> Result<(), TraceError> {
-        self.chunk.records_left = 0;
-        self.note_damage(error)
+        let left = std::mem::take(&mut self.chunk.records_left);
+        self.note_damage(error)?;
+        let salvage = self.salvage.iter_mut();
+        salvage.for_each(|salvage| salvage.records += u64::from(left));
+        Ok(())
     }
 
     /// Leaves what should have been a chunk. Bytes behind the last one are not damage.
@@ -297,8 +297,16 @@ impl<R: Read> Source for Reader<R> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let skipped = self.bytes_skipped();
-        let warning = || format!("{skipped} bytes were damaged and left out");
-        (skipped > 0).then(warning).into_iter().collect()
+        let damaged = |bytes: u64| format!("{bytes} bytes were damaged and left out");
+        let wrong = |records: u64| {
+            format!("{records} records were left out: their recorder wrote them wrong, or is newer")
+        };
+        let Some(salvage) = &self.salvage else {
+            return Vec::new();
+        };
+        let mut warnings = Vec::new();
+        warnings.extend((salvage.bytes > 0).then(|| damaged(salvage.bytes)));
+        warnings.extend((salvage.records > 0).then(|| wrong(salvage.records)));
+        warnings
     }
 }

@@ -10,9 +10,10 @@
 //!          duration, [±offset from the expected one], length, [±result]
 //!          flags: 10 process, thread and layer as in the previous event   40 offset as expected
 //!                 20 file as in the previous event                        80 result as expected
-//! file     0A, number, name                     process  0B, number, has, [pid], [rank], [host], [command]
-//! gap      0D, process, lost                    context  0C, number, frames, frames × (module, offset,
-//!                                                        symbol: 0, or 1 and the name)
+//! file     0A, number, name
+//! process  0B, number, has, [pid], [rank], [host], [command], [start]
+//! context  0C, number, frames, frames × (module, offset, symbol: 0, or 1 and the name)
+//! gap      0D, process, lost
 //! ```
 //!
 //! Names are a length and their bytes. A transfer is expected where the last one of that process on that file
@@ -39,6 +40,7 @@ const HAS_PID: u8 = 1;
 const HAS_RANK: u8 = 2;
 const HAS_HOST: u8 = 4;
 const HAS_COMMAND: u8 = 8;
+const HAS_START: u8 = 16;
 
 /// So many positions are known at a time.
 const POSITIONS_MAX: usize = 4096;
@@ -175,6 +177,7 @@ fn encode_process(process: &Process, out: &mut Vec<u8>) {
         rank,
         host,
         command,
+        start,
     } = process;
     out.push(PROCESS);
     put(out, (*id).into());
@@ -182,13 +185,17 @@ fn encode_process(process: &Process, out: &mut Vec<u8>) {
         flag(pid.is_some(), HAS_PID)
             | flag(rank.is_some(), HAS_RANK)
             | flag(host.is_some(), HAS_HOST)
-            | flag(command.is_some(), HAS_COMMAND),
+            | flag(command.is_some(), HAS_COMMAND)
+            | flag(start.is_some(), HAS_START),
     );
     for number in [pid, rank].into_iter().flatten() {
         put(out, (*number).into());
     }
     for text in [host, command].into_iter().flatten() {
         put_bytes(out, text.as_bytes());
+    }
+    if let Some(start) = start {
+        put(out, start.0);
     }
 }
 
@@ -300,6 +307,9 @@ fn decode_event(
 fn decode_process(bytes: &mut Bytes) -> Result<Record, Problem> {
     let id = bytes.small()?;
     let has = bytes.byte()?;
+    if has > 2 * HAS_START - 1 {
+        return Err("a process of which this version does not know what is known");
+    }
     let small = |bytes: &mut Bytes, bit| (has & bit != 0).then(|| bytes.small()).transpose();
     let text = |bytes: &mut Bytes, bit| {
         (has & bit != 0)
@@ -312,6 +322,10 @@ fn decode_process(bytes: &mut Bytes) -> Result<Record, Problem> {
         rank: small(bytes, HAS_RANK)?,
         host: text(bytes, HAS_HOST)?,
         command: text(bytes, HAS_COMMAND)?,
+        start: match has & HAS_START {
+            0 => None,
+            _ => Some(Nanos(bytes.number()?)),
+        },
     }))
 }
 

@@ -1,6 +1,6 @@
 //! What the native format promises, for any records and any damage.
 
-use super::format::{CHUNK_HEADER_BYTES, HEADER_BYTES};
+use super::format::{CHUNK_HEADER_BYTES, ChunkHeader, HEADER_BYTES};
 use super::{Reader, Writer};
 use crate::strategies::{event, records};
 use crate::{Record, Source, TraceError};
@@ -144,7 +144,37 @@ fn salvage_goes_on_behind_a_damaged_chunk_and_tells_of_the_gap() {
     assert_eq!(kept[..10], all[..10]);
     assert_eq!(kept[10], Record::Gap { process, lost: 0 });
     assert_eq!(kept[11..], all[20..]);
-    assert!(reader.cut_short().is_none() && reader.bytes_skipped() > 28);
+    assert!(reader.cut_short().is_none());
+    let warnings = reader.warnings();
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains("bytes were damaged"), "{warnings:?}");
+}
+
+#[test]
+fn salvage_tells_of_records_that_are_wrong_behind_a_right_checksum() {
+    let payload = [&[0x0A, 1, 1, b'x'][..], &[0x0F, 0, 0]].concat();
+    let header = ChunkHeader {
+        stored: payload.len() as u32,
+        raw: payload.len() as u32,
+        records: 3,
+        lz4: false,
+        last: false,
+        payload_crc: crc32fast::hash(&payload),
+    };
+    let whole = written(&events(5), 10);
+    let (begin, rest) = whole.split_at(HEADER_BYTES);
+    let bytes = [begin, &header.encode(), &payload, rest].concat();
+    let error = read(&bytes).error.unwrap().to_string();
+    assert!(error.contains("a record of unknown kind"), "{error}");
+    let mut reader = Reader::new(&bytes[..], Path::new("t")).unwrap().salvage();
+    let kept: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
+    assert_eq!(kept[1..], events(5));
+    let warnings = reader.warnings();
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].starts_with("2 records were left out"),
+        "{warnings:?}"
+    );
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub struct Report {
     pub elapsed: Duration,
     /// How long it took in the trace, from the first event to the end of the last.
     pub original: Nanos,
-    /// How long operations took, in nanoseconds.
+    /// How long operations took, in nanoseconds, without the bytes that a replay makes or checks.
     pub latency: Histogram,
     /// How late operations began, in nanoseconds; empty without a timing.
     pub slippage: Histogram,

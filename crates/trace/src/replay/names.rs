@@ -18,7 +18,6 @@ const NAME_MAX: usize = 200;
 /// A file of the trace and its place in the directory.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) id: FileId,
     pub(super) path: PathBuf,
     root: Arc<Path>,
     /// The directories on the way are there.
@@ -88,7 +87,6 @@ impl Names {
         self.directories.extend(ancestors);
         self.files.insert(path.clone());
         let target = Target {
-            id,
             path: self.root.join(path),
             root: self.root.clone(),
             reachable: AtomicBool::new(false),

@@ -61,6 +61,8 @@ pub(super) struct Worker<'a> {
     held: Vec<Held>,
     buffer: Vec<u8>,
     expected: Vec<u8>,
+    /// How much of the operation's time went into bytes that we made or checked, and not into the operation.
+    aside: Duration,
     report: Report,
 }
 
@@ -73,16 +75,21 @@ impl<'a> Worker<'a> {
             held: Vec::new(),
             buffer: Vec::new(),
             expected: Vec::new(),
+            aside: Duration::ZERO,
             report: Report::default(),
         }
     }
 
     pub(super) fn run(mut self, jobs: impl Iterator<Item = Job>) -> Report {
         for job in jobs {
+            // What is to be written is there when its time comes.
+            self.make(&job.event, 0);
             self.wait(&job);
+            self.aside = Duration::ZERO;
             let begin = Instant::now();
             let result = self.perform(&job);
-            self.report.latency.record(Nanos::from(begin.elapsed()).0);
+            let took = begin.elapsed().saturating_sub(self.aside);
+            self.report.latency.record(Nanos::from(took).0);
             self.report.operations += 1;
             if let Err(error) = result {
                 self.fail(&job, &error);
@@ -200,23 +207,35 @@ impl<'a> Worker<'a> {
         handles.ok_or_else(|| io::Error::other("a file without a handle"))
     }
 
+    /// Writes piece by piece; each was made before.
     fn write(&mut self, event: &Event, target: &Target) -> io::Result<()> {
-        let mut buffer = std::mem::take(&mut self.buffer);
         let mut done = 0;
-        let mut result = Ok(());
-        while done < event.moved() && result.is_ok() {
+        while done < event.moved() {
             let n = (event.moved() - done).min(PIECE as u64) as usize;
             let at = event.offset.saturating_add(done);
-            buffer.resize(n.max(buffer.len()), 0);
-            pattern::fill(&mut buffer[..n], target.id, at);
-            result = self
-                .handle(event, target)
-                .and_then(|f| f.write_all_at(&buffer[..n], at));
+            let buffer = std::mem::take(&mut self.buffer);
+            let file = self.handle(event, target);
+            let written = file.and_then(|file| file.write_all_at(&buffer[..n], at));
+            self.buffer = buffer;
+            written?;
             done += n as u64;
-            self.report.bytes_written += if result.is_ok() { n as u64 } else { 0 };
+            self.report.bytes_written += n as u64;
+            let begin = Instant::now();
+            self.make(event, done);
+            self.aside += begin.elapsed();
         }
-        self.buffer = buffer;
-        result
+        Ok(())
+    }
+
+    /// Makes the piece that a write goes on with when so many bytes are done.
+    fn make(&mut self, event: &Event, done: u64) {
+        if event.action != Action::Write {
+            return;
+        }
+        let n = (event.moved() - done).min(PIECE as u64) as usize;
+        self.buffer.resize(n.max(self.buffer.len()), 0);
+        let at = event.offset.saturating_add(done);
+        pattern::fill(&mut self.buffer[..n], event.file, at);
     }
 
     /// Reads what was asked for. Where the file is shorter than it was, it is made as long first.
@@ -242,7 +261,7 @@ impl<'a> Worker<'a> {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 other => other?,
             };
-            self.account(&buffer[..got], target.id, at);
+            self.account(&buffer[..got], event.file, at);
             done += got as u64;
             if got == 0 && (done >= event.moved() || grown) {
                 break;
@@ -265,17 +284,19 @@ impl<'a> Worker<'a> {
     fn grow(&mut self, event: &Event, target: &Target) -> io::Result<()> {
         let last = event.offset.saturating_add(event.moved()).saturating_sub(1);
         let mut byte = [0];
-        pattern::fill(&mut byte, target.id, last);
+        pattern::fill(&mut byte, event.file, last);
         self.handle(event, target)?.write_all_at(&byte, last)
     }
 
     fn account(&mut self, bytes: &[u8], file: FileId, offset: u64) {
         self.report.bytes_read += bytes.len() as u64;
         if self.options.verify {
+            let begin = Instant::now();
             self.expected
                 .resize(bytes.len().max(self.expected.len()), 0);
             let room = &mut self.expected[..bytes.len()];
             let verdict = pattern::check(bytes, room, file, offset);
+            self.aside += begin.elapsed();
             self.report.bytes_right += verdict.right;
             self.report.bytes_holes += verdict.holes;
             self.report.bytes_wrong += verdict.wrong;

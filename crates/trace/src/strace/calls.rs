@@ -161,14 +161,17 @@ impl Reader {
         let given = directory.map(|d| call.argument(d)).unwrap_or_default();
         let group = self.world.group_mut(moment.task)?;
         let from = match line::target(given) {
+            Target::Path(from) if given.starts_with(b"AT_FDCWD") => {
+                if group.directory.as_deref() != Some(&from) {
+                    group.directory = Some(from.into());
+                }
+                None
+            }
             Target::Path(from) => Some(from),
             _ => None,
         };
-        if given.starts_with(b"AT_FDCWD") && from.is_some() {
-            group.directory.clone_from(&from);
-        }
-        let from = from.or_else(|| group.directory.clone());
-        Some(world::join(from.as_deref(), &path))
+        let from = from.as_deref().or(group.directory.as_deref());
+        Some(world::join(from, &path))
     }
 
     fn open(
@@ -509,7 +512,7 @@ impl Reader {
 
     fn set_directory(&mut self, moment: Moment, call: &Call<'_>, path: Vec<u8>) -> Option<()> {
         if matches!(call.outcome.value, Some(Ok(_))) && path.starts_with(b"/") {
-            self.world.group_mut(moment.task)?.directory = Some(path);
+            self.world.group_mut(moment.task)?.directory = Some(path.into());
         }
         Some(())
     }
@@ -519,13 +522,14 @@ impl Reader {
         if call.outcome.value != Some(Ok(0)) {
             return None;
         }
-        let task = self.world.tasks.get_mut(&moment.task)?;
-        task.table = task.table.copy();
-        task.table
+        let table = self.world.copy_table(moment.task)?;
+        table
             .lock()
             .retain(|_, descriptor| !descriptor.close_on_exec);
-        let command = command(call);
-        self.world.group_mut(moment.task)?.command = command;
+        self.world.tasks.get_mut(&moment.task)?.table = table;
+        let group = self.world.group_mut(moment.task)?;
+        group.command = command(call).map(Arc::from);
+        group.defined = false;
         Some(())
     }
 
@@ -549,7 +553,7 @@ impl Reader {
         let process = parent.process;
         let table = match has(b"CLONE_FILES") {
             true => parent.table.clone(),
-            false => parent.table.copy(),
+            false => self.world.copy_table(moment.task)?,
         };
         if has(b"CLONE_THREAD") {
             self.world.join(child, process, table);
@@ -593,13 +597,19 @@ fn length(call: &Call<'_>, i: usize) -> Option<u64> {
 
 /// The sum of the lengths in `[{iov_base="abc", iov_len=3}, ...]`.
 fn vector_length(call: &Call<'_>) -> Option<u64> {
-    const KEY: &[u8] = b"iov_len=";
-    let text = call.argument(1);
+    let mut rest = call.argument(1);
     let mut sum = 0u64;
-    for at in memchr::memmem::find_iter(text, KEY) {
-        let digits = &text[at + KEY.len()..];
-        let end = digits.iter().take_while(|b| b.is_ascii_digit()).count();
-        sum = sum.saturating_add(crate::input::number(&digits[..end]).unwrap_or(0));
+    while let Some(&byte) = rest.first() {
+        // What stands in the data is not for us.
+        if byte == b'"' {
+            rest = line::after_string(rest)?;
+        } else if let Some(digits) = rest.strip_prefix(b"iov_len=") {
+            let end = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+            sum = sum.saturating_add(crate::input::number(&digits[..end]).unwrap_or(0));
+            rest = &digits[end..];
+        } else {
+            rest = &rest[1..];
+        }
     }
     Some(sum)
 }

@@ -29,6 +29,10 @@ use world::{Group, OpenFile, Pending, Table, World};
 const HELD_MAX: usize = 10_000;
 /// And no more than this many bytes of them.
 const HELD_BYTES_MAX: usize = 16 << 20;
+/// A clock shows no earlier moment, so times that do (2001) count from something else: with -r, from the last line.
+const CLOCK_MIN: Nanos = Nanos::from_secs(1_000_000_000);
+/// What it means if the last line has no end.
+const CUT: &str = "the text ends within a line: strace was killed, or is still writing; what comes before is whole";
 /// The number of the first task as long as no line names it; the system gives it to nobody.
 const FIRST: u32 = 0;
 
@@ -53,6 +57,7 @@ pub struct Reader {
     ready: VecDeque<(u64, Vec<u8>)>,
     due: VecDeque<Record>,
     number: u64,
+    cut: Option<TraceError>,
     ended: bool,
 }
 
@@ -81,6 +86,7 @@ impl Reader {
             ready: VecDeque::new(),
             due: VecDeque::new(),
             number: 0,
+            cut: None,
             ended: false,
         }
     }
@@ -91,8 +97,16 @@ impl Reader {
                 Some(line) => line,
                 None => return Ok(None),
             };
-            self.read(number, &line)
-                .map_err(|problem| TraceError::new(&self.path, Place::Line(number), problem))?;
+            let read = self.read(number, &line);
+            let read = read.and(self.world.problem.take().map_or(Ok(()), Err));
+            let error = |problem| TraceError::new(&self.path, Place::Line(number), problem);
+            match read {
+                // Half a line behind good ones.
+                Err(_) if self.lines.is_cut() && number == self.number && number > 1 => {
+                    self.cut = Some(error(CUT.to_owned()));
+                }
+                read => read.map_err(error)?,
+            }
         }
         Ok(self.due.pop_front())
     }
@@ -307,9 +321,8 @@ impl Reader {
     }
 
     fn exit(&mut self, task: u32) {
-        if let Some(task) = self.world.tasks.remove(&task) {
-            self.forget(task.pending);
-        }
+        let pending = self.world.exit(task);
+        self.forget(pending);
     }
 
     /// The file of this path; its record goes out before the first event on it.
@@ -350,7 +363,7 @@ impl Reader {
     }
 
     fn define_process(&mut self, id: u32) {
-        let Some(group) = self.world.processes.get_mut(id as usize) else {
+        let Some(group) = self.world.processes.get_mut(&id) else {
             return;
         };
         if !std::mem::replace(&mut group.defined, true) {
@@ -359,7 +372,8 @@ impl Reader {
                 pid: group.pid,
                 rank: None,
                 host: None,
-                command: group.command.clone(),
+                command: group.command.as_deref().map(str::to_owned),
+                start: self.start.filter(|&start| start > CLOCK_MIN),
             }));
         }
     }
@@ -397,6 +411,10 @@ impl Iterator for Reader {
 impl Source for Reader {
     fn progress(&self) -> (u64, Option<u64>) {
         self.lines.progress()
+    }
+
+    fn cut_short(&self) -> Option<&TraceError> {
+        self.cut.as_ref()
     }
 
     fn format(&self) -> Option<Format> {

@@ -4,10 +4,16 @@
 //! copies. A descriptor refers to an open file, which `dup` and `fork` share: its position lives there.
 
 use super::line::Target;
+use crate::names::Budget;
 use presagio_core::FileId;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// More tasks at a time, or descriptors in their tables, are a sign of damage.
+const TASKS_MAX: usize = 1 << 16;
+const DESCRIPTORS_MAX: usize = 1 << 22;
 
 /// What `open` made and `dup` shares. The reader is one thread; atomics only let it travel to another.
 #[derive(Debug)]
@@ -60,7 +66,7 @@ impl Table {
     }
 
     /// A table of its own with the same descriptors.
-    pub(super) fn copy(&self) -> Table {
+    fn copy(&self) -> Table {
         Table(Arc::new(Mutex::new(self.lock().clone())))
     }
 }
@@ -78,7 +84,7 @@ pub(super) struct Pending {
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// An index of [`World::processes`].
+    /// A key of [`World::processes`].
     pub(super) process: u32,
     pub(super) table: Table,
     pub(super) pending: Option<Pending>,
@@ -88,10 +94,12 @@ pub(super) struct Task {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) pid: Option<u32>,
-    pub(super) command: Option<String>,
-    pub(super) directory: Option<Vec<u8>>,
-    /// Its record has been handed out.
+    pub(super) command: Option<Arc<str>>,
+    pub(super) directory: Option<Arc<[u8]>>,
+    /// Its record has been handed out, and nothing has changed since.
     pub(super) defined: bool,
+    /// How many it has.
+    pub(super) tasks: usize,
 }
 
 /// A file that occurred.
@@ -106,36 +114,73 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct World {
     pub(super) tasks: HashMap<u32, Task>,
-    pub(super) processes: Vec<Group>,
+    /// Those that have tasks.
+    pub(super) processes: HashMap<u32, Group>,
+    /// How many processes there were.
+    begun: u32,
     ids: HashMap<Arc<[u8]>, FileId>,
     files: Vec<Known>,
+    budget: Budget,
+    /// Why no more can be known, if it cannot.
+    pub(super) problem: Option<String>,
 }
 
 impl World {
     /// Lets a task begin in a process of its own.
     pub(super) fn begin(&mut self, task: u32, group: Group, table: Table) {
-        let process = self.processes.len() as u32;
-        self.processes.push(group);
+        let process = self.begun;
+        self.begun += 1;
+        self.processes.insert(process, Group { tasks: 0, ..group });
         self.join(task, process, table);
     }
 
     /// Lets a task begin in a process that is there.
     pub(super) fn join(&mut self, task: u32, process: u32, table: Table) {
+        if self.tasks.len() >= TASKS_MAX {
+            self.problem = Some(format!("more than {TASKS_MAX} tasks at a time"));
+        }
+        if let Some(group) = self.processes.get_mut(&process) {
+            group.tasks += 1;
+        }
         let pending = None;
-        self.tasks.insert(
-            task,
-            Task {
-                process,
-                table,
-                pending,
-            },
-        );
+        let task_there = Task {
+            process,
+            table,
+            pending,
+        };
+        self.tasks.insert(task, task_there);
+    }
+
+    /// A task is gone, and its process with the last one. The call that it had not finished.
+    pub(super) fn exit(&mut self, task: u32) -> Option<Pending> {
+        let task = self.tasks.remove(&task)?;
+        if let Entry::Occupied(mut group) = self.processes.entry(task.process) {
+            group.get_mut().tasks -= 1;
+            if group.get().tasks == 0 {
+                group.remove();
+            }
+        }
+        task.pending
+    }
+
+    /// A table with the same descriptors as that of a task.
+    pub(super) fn copy_table(&mut self, task: u32) -> Option<Table> {
+        let table = &self.tasks.get(&task)?.table;
+        let all = table.lock().len().saturating_mul(self.tasks.len() + 1);
+        if all > DESCRIPTORS_MAX {
+            self.problem = Some(format!("more than {DESCRIPTORS_MAX} open descriptors"));
+            return None;
+        }
+        Some(table.copy())
     }
 
     /// The file of this path, and whether that path is new.
     pub(super) fn file(&mut self, path: &[u8]) -> (FileId, Option<Arc<[u8]>>) {
         if let Some(&id) = self.ids.get(path) {
             return (id, None);
+        }
+        if let Err(problem) = self.budget.take(path.len()) {
+            self.problem = Some(problem);
         }
         let path: Arc<[u8]> = path.into();
         let id = FileId(self.files.len() as u64);
@@ -187,13 +232,11 @@ impl World {
     }
 
     pub(super) fn group(&self, task: u32) -> Option<&Group> {
-        let process = self.tasks.get(&task)?.process;
-        self.processes.get(process as usize)
+        self.processes.get(&self.tasks.get(&task)?.process)
     }
 
     pub(super) fn group_mut(&mut self, task: u32) -> Option<&mut Group> {
-        let process = self.tasks.get(&task)?.process;
-        self.processes.get_mut(process as usize)
+        self.processes.get_mut(&self.tasks.get(&task)?.process)
     }
 }
 
