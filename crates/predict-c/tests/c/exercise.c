@@ -147,6 +147,8 @@ static presagio_model *model_with_a_branch(void)
 			presagio_way ways[2];
 			size_t count;
 			PROMISE(presagio_predict(model, ways, 2, &count) == PRESAGIO_OK);
+			for (size_t i = 0; i < count; i++)
+				presagio_cursor_free(ways[i].cursor);
 			if (count > 1)
 				break;
 		}
