@@ -1,0 +1,79 @@
+//! Reading by force: where hints are ignored, a real read fills the cache just as well.
+
+use super::Target;
+use super::residency::{Method, resident};
+use presagio_core::Range;
+use std::cell::RefCell;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Read at once.
+const PIECE: u64 = 1 << 20;
+
+thread_local! {
+    /// What is read ends here, and nobody looks at it. One for each thread that gives hints, made when needed.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads what of whole pages is not in memory. Returns the bytes that are there then, and those that were read.
+pub(super) fn read(target: &Target, pages: Range) -> io::Result<(u64, u64)> {
+    let method = Method::of(target.device.storage);
+    let page = rustix::param::page_size() as u64;
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(PIECE as usize, 0);
+        let (mut there, mut forced) = (0, 0);
+        let mut start = pages.start();
+        while start < pages.end() {
+            let piece = Range::at(start, PIECE.min(pages.end() - start));
+            if resident(&target.file, piece, method).is_ok_and(|bytes| bytes == piece.len()) {
+                there += piece.len();
+            } else {
+                let read = read_piece(target, piece, scratch)?;
+                forced += read;
+                there += read.next_multiple_of(page).min(piece.len());
+                if read < piece.len() {
+                    break; // the end of the file
+                }
+            }
+            start = piece.end();
+        }
+        Ok((there, forced))
+    })
+}
+
+fn read_piece(target: &Target, piece: Range, scratch: &mut [u8]) -> io::Result<u64> {
+    let mut done = 0;
+    while done < piece.len() {
+        let buffer = &mut scratch[..(piece.len() - done) as usize];
+        match target.file.read_at(buffer, piece.start() + done) {
+            Ok(0) => break,
+            Ok(n) => done += n as u64,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hints::testing::{at_last, cold_file};
+    use crate::hints::{Storage, residency};
+
+    #[test]
+    fn what_is_missing_is_read_and_the_rest_is_not() {
+        let all = Range::at(0, (5 << 20) + 4096);
+        assert!(at_last(|| {
+            let target = cold_file((5 << 20) + 100);
+            if target.device.storage == Storage::Memory {
+                println!("skipped: temporary files lie in memory here");
+                return true;
+            }
+            let first = read(&target, all).unwrap();
+            let there = residency(&target.file, all).unwrap();
+            let again = read(&target, all).unwrap();
+            first == (all.len(), (5 << 20) + 100) && there == all.len() && again == (all.len(), 0)
+        }));
+    }
+}

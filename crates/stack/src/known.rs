@@ -1,0 +1,39 @@
+//! The names that were given out before: whoever asks first learns that a context is fresh.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const PLACES: usize = 1 << 16;
+
+/// Places that are looked at for one name.
+const PROBES: usize = 128;
+
+/// What became of a name that was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Never shown before.
+    First,
+    /// Shown before.
+    Again,
+    /// There was no room to remember it.
+    Unknown,
+}
+
+/// All names given out so far, as far as there was room. Nothing is ever taken out.
+pub(crate) struct Known {
+    places: [AtomicU64; PLACES],
+}
+
+impl Known {
+    /// Shows a name; of all threads that show it, exactly one is told that it was the first.
+    pub(crate) fn show(&self, id: u64) -> Seen {
+        for probe in 0..PROBES {
+            let place = &self.places[(id as usize).wrapping_add(probe) % PLACES];
+            match place.compare_exchange(0, id, Relaxed, Relaxed) {
+                Ok(_) => return Seen::First,
+                Err(held) if held == id => return Seen::Again,
+                Err(_) => {}
+            }
+        }
+        Seen::Unknown
+    }
+}

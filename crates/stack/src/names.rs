@@ -1,0 +1,50 @@
+//! Which name belongs to a hash of words on the stack.
+
+use crate::mix;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const SETS: usize = 8192;
+const WAYS: usize = 4;
+
+/// The name, and a seal made of hash and name together: two threads that write one entry at the same time leave
+/// one that nobody can take for anything, so neither locks nor a fixed order are needed.
+struct Name {
+    id: AtomicU64,
+    seal: AtomicU64,
+}
+
+/// All remembered names: one set fills one cache line.
+#[repr(C, align(64))]
+pub(crate) struct Names {
+    sets: [[Name; WAYS]; SETS],
+    turn: AtomicU64,
+}
+
+impl Names {
+    /// The name that goes with this hash.
+    #[inline(always)]
+    pub(crate) fn get(&self, hash: u64) -> Option<u64> {
+        self.set(hash).iter().find_map(|name| {
+            let id = name.id.load(Relaxed);
+            (name.seal.load(Relaxed) == mix::pair(hash, id)).then_some(id)
+        })
+    }
+
+    /// From now on this name goes with this hash.
+    pub(crate) fn put(&self, hash: u64, id: u64) {
+        if self.get(hash) == Some(id) {
+            return;
+        }
+        let set = self.set(hash);
+        let free = set.iter().find(|name| name.seal.load(Relaxed) == 0);
+        let name = free.unwrap_or_else(|| &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]);
+        name.seal.store(0, Relaxed);
+        name.id.store(id, Relaxed);
+        name.seal.store(mix::pair(hash, id), Relaxed);
+    }
+
+    #[inline(always)]
+    fn set(&self, hash: u64) -> &[Name; WAYS] {
+        &self.sets[hash as usize % SETS]
+    }
+}
