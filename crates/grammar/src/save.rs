@@ -16,7 +16,7 @@
 //! place      number of frames, frames: symbol (by its number here), from, to, pass
 //! runs       current, least, most, passes, 0 or 1 and a series
 //! series     tries, hits, 0 (empty) | 1, value, times | 2, number of values, (value, times)…, grammar, spread
-//!            | 3, spread
+//!            | 3, spread, usual, score, pause, next pause, whether it may be tried again (0 or 1)
 //! spread     count, mean (fraction), squares (fraction), least, greatest, last
 //! ```
 
@@ -24,7 +24,7 @@ use crate::followers::{Follower, Followers, Frame};
 use crate::glide::Glide;
 use crate::grammar::{Grammar, Limits, Mode, SYMBOLS_MAX};
 use crate::runs::Runs;
-use crate::series::{DISTINCT_MAX, Few, Series, Spread, State};
+use crate::series::{DISTINCT_MAX, Few, Many, PAUSE_MAX, SCORE_MAX, Series, Spread, State};
 use crate::store::{NONE, RULE, START, Store, is_rule, rule_of_value};
 
 const VERSION: u64 = 1;
@@ -194,9 +194,12 @@ impl Writer {
                 self.grammar(&few.grammar);
                 self.spread(&few.spread);
             }
-            State::Many(spread) => {
+            State::Many(many) => {
                 self.number(3);
-                self.spread(spread);
+                self.spread(&many.spread);
+                self.number(many.usual);
+                self.numbers([many.score, many.pause, many.pause_next]);
+                self.number(many.may_try.into());
             }
         }
     }
@@ -487,10 +490,25 @@ impl<'a> Reader<'a> {
                 times: self.small()?,
             },
             2 => State::Few(Box::new(self.few()?)),
-            3 => State::Many(Box::new(self.spread()?)),
+            3 => State::Many(Box::new(self.many()?)),
             _ => return self.wrong("no such kind of series"),
         };
         Ok(Series { state, tries, hits })
+    }
+
+    fn many(&mut self) -> Loaded<Many> {
+        let many = Many {
+            spread: self.spread()?,
+            usual: self.number()?,
+            score: self.small()?,
+            pause: self.small()?,
+            pause_next: self.small()?,
+            may_try: self.number()? == 1,
+            trial: None,
+        };
+        let sound = many.score <= SCORE_MAX && many.pause.max(many.pause_next) <= PAUSE_MAX;
+        self.require(sound, "a series is out of range")?;
+        Ok(many)
     }
 
     fn few(&mut self) -> Loaded<Few> {

@@ -2,7 +2,8 @@
 //! transition.
 //!
 //! As in §3.2.1 of the paper: one value as long as there is only one, then a small grammar of its own, and where
-//! more than [`DISTINCT_MAX`] different values have been seen, statistics.
+//! more than [`DISTINCT_MAX`] different values have been seen, statistics: the value that comes most often, if one
+//! does, and the mean. Programs change, so that is not for good: now and then the sequence is tried again.
 
 use crate::followers::Cursor;
 use crate::grammar::{Grammar, Limits, Mode};
@@ -36,7 +37,85 @@ pub(crate) enum State {
         times: u32,
     },
     Few(Box<Few>),
-    Many(Box<Spread>),
+    Many(Box<Many>),
+}
+
+/// Many different values: what they are like, and whether one comes again and again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Many {
+    pub spread: Spread,
+    /// A value that makes up more than a third of what came lately, if there is one; a hit counts double.
+    pub usual: u64,
+    pub score: u32,
+    /// The sequence as it is tried again, with how many values it has taken.
+    pub trial: Option<(Box<Few>, u32)>,
+    /// How many values come before the next trial, and how many do once that fails.
+    pub pause: u32,
+    pub pause_next: u32,
+    /// Whether the sequence may be tried again at all: that takes memory.
+    pub may_try: bool,
+}
+
+/// The score from which a value is the usual one, and the highest.
+const SCORE_MIN: u32 = 4;
+pub(crate) const SCORE_MAX: u32 = 64;
+
+/// A trial that has taken so many values is the series from now on.
+const TRIAL: u32 = 64;
+
+/// Values between two trials: twice as many each time, up to this.
+pub(crate) const PAUSE_MAX: u32 = 4096;
+
+impl Many {
+    /// Statistics of what has been seen, of a sequence that may be tried again.
+    fn after(spread: Spread) -> Many {
+        Many {
+            spread,
+            pause: TRIAL,
+            pause_next: 2 * TRIAL,
+            may_try: true,
+            ..Many::default()
+        }
+    }
+
+    /// The value that comes again and again.
+    fn usual(&self) -> Option<u64> {
+        (self.score >= SCORE_MIN).then_some(self.usual)
+    }
+
+    fn expected(&self) -> Option<u64> {
+        let mean = (self.spread.count > 0).then(|| self.spread.mean.round() as u64);
+        self.usual().or(mean)
+    }
+
+    /// Takes a value; the sequence, if a trial has shown that there is one again.
+    fn observe(&mut self, value: u64) -> Option<Box<Few>> {
+        self.spread.add(value);
+        match value == self.usual {
+            true => self.score = (self.score + 2).min(SCORE_MAX),
+            false if self.score > 0 => self.score -= 1,
+            false => (self.usual, self.score) = (value, 2),
+        }
+        self.may_try.then(|| self.attempt(value))?
+    }
+
+    fn attempt(&mut self, value: u64) -> Option<Box<Few>> {
+        let Some((few, taken)) = &mut self.trial else {
+            match self.pause {
+                0 => self.trial = Some((Box::new(Few::of(value)), 1)),
+                _ => self.pause -= 1,
+            }
+            return None;
+        };
+        *taken += 1;
+        if !few.observe(value) {
+            self.trial = None;
+            self.pause = self.pause_next;
+            self.pause_next = (self.pause_next * 2).min(PAUSE_MAX);
+            return None;
+        }
+        (*taken >= TRIAL).then(|| self.trial.take().expect("there is one").0)
+    }
 }
 
 /// Few different values, in an order that can be learned.
@@ -163,8 +242,16 @@ impl Series {
             State::Empty => None,
             State::One { value, .. } => Some(*value),
             State::Few(few) => Some(few.nth(n)),
-            State::Many(spread) if spread.count == 0 => None,
-            State::Many(spread) => Some(spread.mean.round() as u64),
+            State::Many(many) => many.expected(),
+        }
+    }
+
+    /// Whether what it expects is a value that has come before, not a mean.
+    pub fn recurs(&self) -> bool {
+        match &self.state {
+            State::Empty => false,
+            State::One { .. } | State::Few(_) => true,
+            State::Many(many) => many.usual().is_some(),
         }
     }
 
@@ -172,10 +259,10 @@ impl Series {
     pub fn nth_after(&self, value: u64, n: usize) -> u64 {
         match &self.state {
             State::Few(few) => few.nth_after(value, n),
-            State::Many(spread) if spread.count > 0 => spread.mean.round() as u64,
+            State::Many(many) => many.expected().unwrap_or(value),
             // One that differs from many is the exception.
             State::One { value, times } if *times > 1 => *value,
-            State::Empty | State::One { .. } | State::Many(_) => value,
+            State::Empty | State::One { .. } => value,
         }
     }
 
@@ -211,12 +298,11 @@ impl Series {
     pub fn memory(&self) -> usize {
         match &self.state {
             State::Empty | State::One { .. } => 0,
-            State::Few(few) => {
-                size_of::<Few>()
-                    + few.values.capacity() * size_of::<(u64, u32)>()
-                    + few.grammar.memory()
+            State::Few(few) => size_of::<Few>() + few.memory(),
+            State::Many(many) => {
+                let trial = |trial: &(Box<Few>, u32)| size_of::<Few>() + trial.0.memory();
+                size_of::<Many>() + many.trial.as_ref().map_or(0, trial)
             }
-            State::Many(_) => size_of::<Spread>(),
         }
     }
 }
@@ -260,12 +346,12 @@ impl State {
             State::One { value, times } => State::Few(Box::new(Few::new(value, times, new))),
             State::Few(mut few) => match few.observe(new) {
                 true => State::Few(few),
-                false => State::Many(Box::new(few.spread)),
+                false => State::Many(Box::new(Many::after(few.spread))),
             },
-            State::Many(mut spread) => {
-                spread.add(new);
-                State::Many(spread)
-            }
+            State::Many(mut many) => match many.observe(new) {
+                Some(few) => State::Few(few),
+                None => State::Many(many),
+            },
         }
     }
 }
@@ -276,16 +362,29 @@ impl Few {
         followers: 8,
     };
 
-    fn new(value: u64, times: u32, new: u64) -> Few {
+    pub(crate) fn memory(&self) -> usize {
+        self.values.capacity() * size_of::<(u64, u32)>() + self.grammar.memory()
+    }
+
+    /// A sequence of one value so far.
+    fn of(value: u64) -> Few {
         let mut spread = Spread::default();
-        for value in std::iter::repeat_n(value, times.min(REPEATS_MAX) as usize).chain([new]) {
-            spread.add(value);
-        }
+        spread.add(value);
         Few {
-            values: vec![(value, times.min(REPEATS_MAX)), (new, 1)],
+            values: vec![(value, 1)],
             grammar: Grammar::with_limits(Mode::Exact, Few::LIMITS),
             spread,
         }
+    }
+
+    fn new(value: u64, times: u32, new: u64) -> Few {
+        let mut few = Few::of(value);
+        let times = times.min(REPEATS_MAX);
+        (1..times).for_each(|_| few.spread.add(value));
+        few.values[0].1 = times;
+        few.values.push((new, 1));
+        few.spread.add(new);
+        few
     }
 
     /// Takes a value; whether there is still room for all that differ.

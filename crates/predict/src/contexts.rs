@@ -22,7 +22,7 @@ pub(crate) enum Relation {
     Consecutive,
     Forward,
     Backward,
-    /// In another file than the last one, where that one was left.
+    /// In another file than the last one.
     OtherFile,
     /// In a file that was not seen before.
     NewFile,
@@ -92,6 +92,14 @@ impl Symbols {
     /// What a symbol does.
     pub(crate) fn action(&self, symbol: u32) -> Action {
         self.keys[symbol as usize].action
+    }
+
+    /// Bytes of memory beyond itself.
+    pub(crate) fn memory(&self) -> usize {
+        self.numbers.capacity() * (size_of::<(Key, u32)>() + 1)
+            + self.keys.capacity() * size_of::<Key>()
+            + self.stacks.capacity() * (size_of::<(u32, u64)>() + 1)
+            + self.sizes.capacity() * (size_of::<((u8, u64), u32)>() + 1)
     }
 
     /// How many symbols there are.

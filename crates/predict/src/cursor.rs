@@ -50,6 +50,8 @@ pub struct Cursor<'a> {
     /// The least sure of what the predictions so far depend on. Not the product: if one is right the others tend
     /// to be.
     weakest: f64,
+    /// What was computed for the last prediction, before it was calibrated.
+    raw: f64,
     steps: u32,
 }
 
@@ -90,6 +92,7 @@ impl<'a> Cursor<'a> {
             seen: SmallVec::new(),
             after: Nanos::ZERO,
             weakest: 1.0,
+            raw: 0.0,
             steps: 0,
         }
     }
@@ -106,8 +109,7 @@ impl<'a> Cursor<'a> {
 
     /// What was computed for the last prediction, before it was calibrated.
     pub(crate) fn raw(&self) -> f64 {
-        let symbols = self.symbols.as_ref().map_or(1.0, |s| s.confidence());
-        self.weakest * self.share * symbols
+        self.raw
     }
 
     /// Which file comes next, and how sure that is.
@@ -202,12 +204,13 @@ impl Iterator for Cursor<'_> {
         let symbol = self.peek_symbol().or(self.last)?;
         let mut predicted = self.predict(symbol);
         // How likely this one is follows from the way up to it, not from where that goes on.
-        let raw = self.raw();
+        let way = self.symbols.as_ref().map_or(1.0, |s| s.confidence());
+        self.raw = self.weakest * self.share * way;
         if let Some(symbols) = &mut self.symbols {
             symbols.next();
         }
         self.steps = self.steps.saturating_add(1);
-        predicted.confidence = self.model.confidence(raw, self.steps);
+        predicted.confidence = self.model.confidence(self.raw, self.steps);
         Some(predicted)
     }
 }

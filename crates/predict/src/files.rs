@@ -5,12 +5,16 @@
 
 use presagio_core::{Action, FileId, IdHashMap};
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 
 /// Files that are told apart by how recently they were used.
 const RECENT_MAX: usize = 256;
 
 /// Files whose position is remembered.
 const KNOWN_MAX: usize = 1 << 16;
+
+/// New files whose order is remembered: more than a look ahead comes upon.
+const NEWEST_MAX: usize = 256;
 
 /// The rank of a file that was not among the recent ones, but known.
 pub(crate) const FAR: u64 = u64::MAX - 1;
@@ -50,6 +54,9 @@ pub(crate) struct Files {
     recent: Vec<(FileId, Extent)>,
     /// Those that were used before these.
     older: IdHashMap<FileId, Extent>,
+    /// How many have come up, and the last of them in that order.
+    came_up: u64,
+    newest: VecDeque<FileId>,
 }
 
 impl Files {
@@ -63,6 +70,20 @@ impl Files {
     /// Whether a file has been used.
     pub(crate) fn knows(&self, file: FileId) -> bool {
         self.recent.iter().any(|f| f.0 == file) || self.older.contains_key(&file)
+    }
+
+    /// How many files have come up so far.
+    pub(crate) fn came_up(&self) -> u64 {
+        self.came_up
+    }
+
+    /// The how-many-th file this is, from 0, if it is a recent one or has not come up yet.
+    pub(crate) fn number(&self, file: FileId) -> Option<u64> {
+        if !self.knows(file) {
+            return Some(self.came_up);
+        }
+        let age = self.newest.iter().rev().position(|f| *f == file)?;
+        Some(self.came_up - 1 - age as u64)
     }
 
     /// How many other files were used since this one was: 0 if it was used last.
@@ -85,12 +106,30 @@ impl Files {
             Some(0) => {}
             Some(rank) => self.recent[..=rank].rotate_right(1),
             None => {
-                self.older.remove(&file);
+                if self.older.remove(&file).is_none() {
+                    self.comes_up(file);
+                }
                 self.recent.insert(0, (file, extent));
                 self.retire();
             }
         }
         self.recent[0].1 = extent;
+    }
+
+    fn comes_up(&mut self, file: FileId) {
+        if self.newest.len() == NEWEST_MAX {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(file);
+        self.came_up += 1;
+    }
+
+    /// Bytes of memory beyond itself.
+    pub(crate) fn memory(&self) -> usize {
+        let entry = size_of::<(FileId, Extent)>();
+        self.recent.capacity() * entry
+            + self.older.capacity() * (entry + 1)
+            + self.newest.capacity() * size_of::<FileId>()
     }
 
     /// Moves the file that was used longest ago to the older ones, if there are too many.
@@ -153,7 +192,11 @@ impl Ahead {
         match self.used.iter().position(|u| u.0 == name) {
             Some(0) => {}
             Some(at) => self.used[..=at].rotate_right(1),
-            None => self.used.insert(0, (name, extent)),
+            None => {
+                // As many as the model tells apart by how recently they were used.
+                self.used.truncate(RECENT_MAX - 1);
+                self.used.insert(0, (name, extent));
+            }
         }
         self.used[0].1 = extent;
     }
@@ -179,6 +222,25 @@ mod tests {
             (files.rank(FileId(1)), files.extent(FileId(1))),
             (0, up_to(5))
         );
+    }
+
+    #[test]
+    fn files_are_numbered_as_they_come_up() {
+        let mut files = Files::default();
+        for file in [7, 9, 7] {
+            files.used(FileId(file), up_to(1));
+        }
+        assert_eq!(files.came_up(), 2);
+        let numbers = [7, 9, 11].map(|f| files.number(FileId(f)));
+        assert_eq!(numbers, [Some(0), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn what_failed_or_was_cut_off_does_not_move_the_end() {
+        let extent = up_to(100).after(Action::Seek, 500, 0);
+        assert_eq!((extent.position, extent.end), (500, 100));
+        let cut = extent.after(Action::Truncate, 40, 0);
+        assert_eq!((cut.position, cut.end), (500, 40));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Default for Settings {
                 symbols: 1 << 18,
                 followers: 8,
             },
-            transitions: 1 << 16,
+            transitions: 1 << 14,
         }
     }
 }
@@ -85,6 +85,8 @@ const FAR_EVERY: u64 = 65;
 struct Far {
     /// How many operations will have been observed before the first of them.
     due: u64,
+    /// How many files had come up when they were made.
+    files: u64,
     /// What was computed for each, and what was predicted.
     predicted: Vec<(f64, Predicted)>,
 }
@@ -200,6 +202,8 @@ impl Model {
     pub fn lose_track(&mut self) {
         self.grammar.lose_track();
         self.last = None;
+        // What was expected to come so many operations later may come at any time.
+        self.far = Far::default();
     }
 
     /// What may come next: ways to read on with their probabilities, the likeliest first. If nothing like the
@@ -290,7 +294,11 @@ impl Model {
         let contexts: usize = self.contexts.iter().map(|c| c.sizes.memory()).sum();
         let transitions: usize = self.transitions.iter().map(Transition::memory).sum();
         let entry = size_of::<((u32, u32), u32)>() + 1;
+        let far = self.far.predicted.capacity() * size_of::<(f64, Predicted)>();
         self.grammar.memory()
+            + self.files.memory()
+            + self.symbols.memory()
+            + far
             + contexts
             + self.contexts.capacity() * size_of::<Context>()
             + transitions
@@ -311,9 +319,9 @@ impl Model {
             return;
         };
         if let Some((raw, predicted)) = self.far.predicted.get(since as usize) {
-            let came_true = comes_true(predicted, event, &self.files);
+            let came_true = comes_true(predicted, self.far.files, event, &self.files);
             self.far_calibration.observe(*raw, came_true);
-        } else if since + FAR_FIRST >= FAR_EVERY || self.far.predicted.is_empty() {
+        } else if since + FAR_FIRST > FAR_EVERY || self.far.predicted.is_empty() {
             self.look_far();
         }
     }
@@ -322,6 +330,7 @@ impl Model {
         let mut far = std::mem::take(&mut self.far);
         far.predicted.clear();
         far.due = self.observed + FAR_FIRST - 1;
+        far.files = self.files.came_up();
         if let Some(mut cursor) = self.best() {
             for step in 1..=FAR_AHEAD {
                 let Some(predicted) = cursor.next() else {
@@ -350,7 +359,9 @@ impl Model {
     fn judged(&self, event: &Event) -> Option<(f64, bool)> {
         let mut cursor = self.best()?;
         let predicted = cursor.next()?;
-        Some((cursor.raw(), comes_true(&predicted, event, &self.files)))
+        let files = self.files.came_up();
+        let came_true = comes_true(&predicted, files, event, &self.files);
+        Some((cursor.raw(), came_true))
     }
 
     fn learn_transition(&mut self, last: Last, symbol: u32, event: &Event) {
@@ -402,9 +413,23 @@ impl Model {
         number
     }
 
+    /// Forgets those that came only once; if that is too few of them, all.
     fn forget_transitions(&mut self) {
-        self.transitions.clear();
-        self.transition_numbers.clear();
+        let kept = |t: &Transition| t.gap.spread.count > 1;
+        let many =
+            self.transitions.iter().filter(|t| kept(t)).count() > self.settings.transitions / 2;
+        let old = std::mem::take(&mut self.transitions);
+        let mut numbers = Vec::with_capacity(old.len());
+        for transition in old {
+            let keep = !many && kept(&transition);
+            numbers.push(keep.then_some(self.transitions.len() as u32));
+            self.transitions.extend(keep.then_some(transition));
+        }
+        self.transition_numbers.retain(|_, number| {
+            let new = numbers[*number as usize];
+            *number = new.unwrap_or(0);
+            new.is_some()
+        });
         for context in &mut self.contexts {
             context.successor = NO_SUCCESSOR;
         }
@@ -418,7 +443,10 @@ impl Model {
         context.duration.observe(event.duration);
         context.last = Some((event.file, event.offset));
         let before = self.files.extent(event.file);
-        let extent = before.after(event.action, event.offset, event.moved());
+        let extent = match event.result < 0 {
+            true => before,
+            false => before.after(event.action, event.offset, event.moved()),
+        };
         self.files.used(event.file, extent);
     }
 }
@@ -431,12 +459,17 @@ pub(crate) fn has_offset(action: Action) -> bool {
     )
 }
 
-/// Whether a prediction is what happened, as far as that can be known before: a file that is opened for the
-/// first time is right if it was expected to be new.
-pub(crate) fn comes_true(predicted: &Predicted, event: &Event, files: &Files) -> bool {
+/// Whether a prediction, made when so many files had come up, is what happened: a file that was to be new is right
+/// if it came up in that order.
+pub(crate) fn comes_true(
+    predicted: &Predicted,
+    came_up: u64,
+    event: &Event,
+    files: &Files,
+) -> bool {
     let file = match predicted.file {
         PredictedFile::Known(file) => file == event.file,
-        PredictedFile::New(_) => !files.knows(event.file),
+        PredictedFile::New(n) => files.number(event.file) == Some(came_up + u64::from(n)),
     };
     let place = !has_offset(event.action) || predicted.offset == event.offset;
     let size = !event.action.is_transfer() || predicted.len == event.len;

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! 8 bytes    "presagio"
-//! 4 bytes    version, 1, little endian as all that follows
+//! 4 bytes    version, 2, little endian as all that follows
 //! 8 bytes    identity of the program
 //! 8 bytes    checksum of the rest (FNV-1a)
 //! rest       numbers as varints of seven bits a byte, lowest first; fractions as 8 bytes; grammars and series
 //!            as their length and what `presagio-grammar` makes of them:
-//!            limit of transitions, operations observed,
+//!            limit of transitions, whether it adapts (0 or 1), operations observed,
 //!            number of sizes, (action, size)…, number of symbols, (origin, action, failed, sizes, duration)…,
 //!            number of transitions, (from, to, relative, rank, own, 0 | 1, absolute, stride, from_end, gap)…,
 //!            twice (for the next operation, and for one far ahead): number of bins, (tries, hits)…,
@@ -27,6 +27,12 @@ use presagio_grammar::{Grammar, Series, Spread};
 
 const MAGIC: &[u8; 8] = b"presagio";
 const VERSION: u32 = 2;
+
+/// However many a model is allowed, it gets no more transitions than this.
+const TRANSITIONS_MAX: u64 = 1 << 20;
+
+/// No model has seen more: counting must not overflow.
+const OBSERVED_MAX: u64 = 1 << 60;
 const HEADER: usize = 28;
 
 /// Why a saved model is not used.
@@ -149,6 +155,7 @@ impl Writer {
 
     fn model(&mut self, model: &Model) {
         self.number(model.settings.transitions as u64);
+        self.number(u64::from(model.settings.adapts));
         self.number(model.observed);
         self.symbols(&model.symbols, &model.contexts);
         self.number(model.transitions.len() as u64);
@@ -276,10 +283,15 @@ impl<'a> Reader<'a> {
     }
 
     fn model(&mut self) -> Loaded<Model> {
-        let transitions = self.number()?;
+        let transitions = self.number()?.min(TRANSITIONS_MAX) as usize;
+        let adapts = self.flag()?;
         let observed = self.number()?;
+        if observed > OBSERVED_MAX {
+            return Err(damaged("it has seen more than there can be"));
+        }
         let mut model = Model::with_settings(Settings {
-            transitions: usize::try_from(transitions).unwrap_or(usize::MAX),
+            transitions,
+            adapts,
             ..Settings::default()
         });
         model.observed = observed;

@@ -17,7 +17,7 @@ pub use curve::Curve;
 pub use tally::{Bin, Calibrated, Counts, Tally};
 
 use crate::cursor::{Predicted, PredictedFile};
-use crate::model::{Model, Settings, comes_true, has_offset};
+use crate::model::{Model, Settings, comes_true};
 use count::Counter;
 use far::{Far, Reach};
 use presagio_core::{Event, FileId, Nanos};
@@ -103,7 +103,8 @@ pub struct Score {
     far: Far,
     counter: Counter,
     pending: VecDeque<Pending>,
-    files: Order,
+    /// Where the last transfer ended.
+    transfer_end: Option<(FileId, u64)>,
     exact: Grammar,
     sequitur: Grammar,
 }
@@ -138,7 +139,7 @@ impl Score {
             far: Far::new(options.trials, options.operations),
             counter: Counter::new(options.trials, options.operations, options.window),
             pending: VecDeque::new(),
-            files: Order::default(),
+            transfer_end: None,
             exact: Grammar::with_limits(Mode::Exact, limits),
             sequitur: Grammar::with_limits(Mode::Sequitur, limits),
         }
@@ -150,7 +151,10 @@ impl Score {
         let expected = self.model.next_symbols();
         self.judge_ahead(event);
         self.counter.observe(event, &mut self.tally);
-        self.files.observe(event, &self.model);
+        if event.action.is_transfer() {
+            let end = event.offset.saturating_add(event.moved());
+            self.transfer_end = Some((event.file, end));
+        }
         self.model.observe(event);
         self.judge_symbol(&expected);
         self.tally.operations += 1;
@@ -218,11 +222,12 @@ impl Score {
         }
         // What the model itself would act on.
         let best = self.model.best().and_then(|mut cursor| cursor.next());
+        let files = &self.model.files;
         seen.best = best.map(|predicted| {
-            let came_true = comes_true(&predicted, event, &self.model.files);
+            let came_true = comes_true(&predicted, files.came_up(), event, files);
             (predicted.confidence, came_true)
         });
-        let contiguous = self.files.end == Some((event.file, event.offset));
+        let contiguous = self.transfer_end == Some((event.file, event.offset));
         self.tally.add_next(event, &seen, contiguous, gap);
         self.draw_next(event, &seen, gap);
     }
@@ -251,24 +256,10 @@ impl Score {
                 return;
             }
             self.pending.pop_front();
-            let came_true = self.is_true(&pending, event);
+            let came_true = comes_true(&pending.predicted, pending.files, event, &self.model.files);
             let confidence = pending.predicted.confidence;
             self.tally.ahead.add(confidence, came_true);
         }
-    }
-
-    fn is_true(&self, pending: &Pending, event: &Event) -> bool {
-        let predicted = &pending.predicted;
-        let file = match predicted.file {
-            PredictedFile::Known(file) => file == event.file,
-            PredictedFile::New(n) => {
-                let expected = pending.files + u64::from(n);
-                self.files.number(event.file, &self.model) == Some(expected)
-            }
-        };
-        let place = !has_offset(event.action) || predicted.offset == event.offset;
-        let size = !event.action.is_transfer() || predicted.len == event.len;
-        file && place && size && predicted.action == event.action
     }
 
     fn judge_symbol(&mut self, expected: &[(u32, f64)]) {
@@ -301,54 +292,17 @@ impl Score {
 
     /// Makes the predictions that will be judged later.
     fn look_ahead(&mut self) {
-        let ahead = self.options.ahead;
+        let ahead = self.options.ahead.max(1);
         let nth = self.model.best().and_then(|mut c| c.nth(ahead - 1));
         if let Some(predicted) = nth {
             self.pending.push_back(Pending {
                 operation: self.tally.operations + ahead as u64 - 1,
-                files: self.files.known,
+                files: self.model.files.came_up(),
                 predicted,
             });
         }
         self.far.try_from_here(&self.model);
         self.counter.try_from_here(&self.model);
-    }
-}
-
-/// Files by the order in which they came up, for the last of them, and where the last transfer ended.
-#[derive(Clone, Debug, Default)]
-struct Order {
-    known: u64,
-    last: VecDeque<FileId>,
-    end: Option<(FileId, u64)>,
-}
-
-/// New files that are remembered: more than a look ahead comes upon.
-const NEW_FILES_MAX: usize = 256;
-
-impl Order {
-    fn observe(&mut self, event: &Event, model: &Model) {
-        if event.action.is_transfer() {
-            let end = event.offset.saturating_add(event.moved());
-            self.end = Some((event.file, end));
-        }
-        if model.files.knows(event.file) {
-            return;
-        }
-        if self.last.len() == NEW_FILES_MAX {
-            self.last.pop_front();
-        }
-        self.last.push_back(event.file);
-        self.known += 1;
-    }
-
-    /// The how-many-th file this is, if it is a recent one.
-    fn number(&self, file: FileId, model: &Model) -> Option<u64> {
-        if !model.files.knows(file) {
-            return Some(self.known);
-        }
-        let age = self.last.iter().rev().position(|f| *f == file)?;
-        Some(self.known - 1 - age as u64)
     }
 }
 
@@ -494,24 +448,5 @@ mod tests {
         assert!(score.reach().trials.len() <= 2 * score.options.trials);
         let points = score.curves().hit.points().count();
         assert!((400..=1000).contains(&points), "{points}");
-    }
-
-    #[test]
-    fn a_new_file_is_right_if_it_is_the_one_that_was_meant() {
-        let mut score = Score::default();
-        let model = Model::new();
-        for file in [7, 9] {
-            let mut event = written(0, 1);
-            event.file = FileId(file);
-            score.files.observe(&event, &model);
-        }
-        // Both were new; the model that is asked knows neither, so the next one is the third.
-        assert_eq!(score.files.known, 2);
-        assert_eq!(score.files.number(FileId(11), &model), Some(2));
-        score.model.observe(&Event {
-            file: FileId(9),
-            ..written(0, 1)
-        });
-        assert_eq!(score.files.number(FileId(9), &score.model), Some(1));
     }
 }

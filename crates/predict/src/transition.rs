@@ -84,9 +84,14 @@ impl Transition {
     /// What to expect of this transition each time it comes.
     pub(crate) fn ahead(&self) -> TransitionAhead<'_> {
         let (base, offsets) = self.best_offsets();
+        // Where no view has anything to say, the next access is taken for consecutive (§3.2.2).
+        let (base, values) = match offsets.recurs() {
+            true => (base, offsets.ahead()),
+            false => (Base::Position, SeriesAhead::One(0)),
+        };
         TransitionAhead {
             base,
-            offsets: offsets.ahead(),
+            offsets: values,
             offset_sure: offsets.confidence(),
             files: self.best_files(),
         }
@@ -115,6 +120,8 @@ impl Transition {
         let stays = !self.rank.is_constant() && self.own.predict() == Some(1) && own > rank;
         match stays || self.rank.predict() == Some(FAR) {
             true => (None, own),
+            // Where nothing recurs, the file is taken for that of the last operation.
+            false if !self.rank.recurs() => (Some(SeriesAhead::One(0)), rank),
             false => (Some(self.rank.ahead()), rank),
         }
     }

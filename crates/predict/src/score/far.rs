@@ -208,7 +208,7 @@ impl Far {
 
 /// How many operations lie between trials.
 pub(super) fn every(trials: usize, operations: Option<u64>) -> u64 {
-    operations.map_or(1, |n| n.div_ceil(trials as u64).max(1))
+    operations.map_or(1, |n| n.div_ceil(trials.max(1) as u64).max(1))
 }
 
 #[cfg(test)]
