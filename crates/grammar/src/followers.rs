@@ -16,7 +16,7 @@ use crate::store::{COUNT_MAX, RULE, START, Store, is_rule, rule_of_value};
 use smallvec::SmallVec;
 
 /// So many places are looked for at least.
-const REACH_MIN: usize = 8;
+const REACH_MIN: usize = 4;
 
 /// How many repetitions are expected has not been asked yet. Most followers are gone before it is.
 const LATER: u32 = u32::MAX;

@@ -74,6 +74,9 @@ impl Cursor {
 
     /// Reads the next block from the model, nothing at the horizon.
     fn fetch(&mut self) -> Answer<()> {
+        if self.fetched == HORIZON {
+            return Ok(());
+        }
         let model = self.model.upgrade().ok_or(Fault::Stale)?;
         let model = lock(&model)?;
         let way = match self.choice {

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes a model to a file. See `presagio_predict.h`.
 ///
@@ -85,10 +86,12 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
-/// A name that no other process that saves to the same file uses.
+/// A name that nobody else who saves to the same file uses.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
+    static SAVED: AtomicU64 = AtomicU64::new(0);
+    let number = SAVED.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}.{number}.tmp", std::process::id()));
     PathBuf::from(name)
 }
 

@@ -3,9 +3,10 @@
 use crate::files::{Ahead, Name};
 use crate::model::{Model, has_offset};
 use crate::transition::{Guess, Seen, TransitionAhead, Which};
-use presagio_core::{Action, FileId, Nanos};
+use presagio_core::{Action, FileId, IdHashMap, Nanos};
 use presagio_grammar::SeriesAhead;
 use smallvec::SmallVec;
+use std::hash::Hash;
 
 /// The file of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +45,8 @@ pub struct Cursor<'a> {
     last: Option<u32>,
     ahead: Ahead,
     /// What is expected of the transitions and symbols that have come on this way, from here on.
-    transitions: SmallVec<[((u32, u32), TransitionAhead<'a>); 4]>,
-    seen: SmallVec<[(u32, SymbolAhead<'a>); 4]>,
+    transitions: Recall<(u32, u32), TransitionAhead<'a>>,
+    seen: Recall<u32, SymbolAhead<'a>>,
     after: Nanos,
     /// The least sure of what the predictions so far depend on. Not the product: if one is right the others tend
     /// to be.
@@ -63,17 +64,46 @@ struct SymbolAhead<'a> {
     sizes: SeriesAhead<'a>,
 }
 
-/// The place of a key in a list that is searched from its end, where it will be if it came lately; if it is not
-/// there, it is added with what `make` gives.
-fn place_of<K: PartialEq + Copy, V>(
-    list: &mut SmallVec<[(K, V); 4]>,
-    key: K,
-    make: impl FnOnce() -> V,
-) -> usize {
-    list.iter().rposition(|l| l.0 == key).unwrap_or_else(|| {
-        list.push((key, make()));
-        list.len() - 1
-    })
+/// What was made for a key, to be found again. Few are searched from the last, which is where it will be if it came
+/// lately; many have an index.
+#[derive(Clone, Debug)]
+struct Recall<K, V> {
+    list: SmallVec<[(K, V); 4]>,
+    index: IdHashMap<K, usize>,
+}
+
+/// So many are searched.
+const SEARCHED: usize = 32;
+
+impl<K: Copy + Eq + Hash, V> Recall<K, V> {
+    fn new() -> Recall<K, V> {
+        Recall {
+            list: SmallVec::new(),
+            index: IdHashMap::default(),
+        }
+    }
+
+    /// The place of a key; if it is new, of what `make` gives for it.
+    fn place_of(&mut self, key: K, make: impl FnOnce() -> V) -> usize {
+        let last = self.list.len().saturating_sub(SEARCHED);
+        let near = self.list[last..].iter().rposition(|l| l.0 == key);
+        let known = near.map(|at| last + at);
+        if let Some(at) = known.or_else(|| self.index.get(&key).copied()) {
+            return at;
+        }
+        let at = self.list.len();
+        self.list.push((key, make()));
+        if at >= SEARCHED {
+            // Those that are no longer near.
+            let (far, place) = (self.list[at - SEARCHED].0, at - SEARCHED);
+            self.index.insert(far, place);
+        }
+        at
+    }
+
+    fn at(&mut self, place: usize) -> &mut V {
+        &mut self.list[place].1
+    }
 }
 
 impl<'a> Cursor<'a> {
@@ -88,8 +118,8 @@ impl<'a> Cursor<'a> {
             share,
             last: model.last.map(|l| l.symbol),
             ahead: Ahead::default(),
-            transitions: SmallVec::new(),
-            seen: SmallVec::new(),
+            transitions: Recall::new(),
+            seen: Recall::new(),
             after: Nanos::ZERO,
             weakest: 1.0,
             raw: 0.0,
@@ -136,15 +166,16 @@ impl<'a> Cursor<'a> {
         let from = self.last.replace(symbol);
         let transition = from.and_then(|from| model.transition(from, symbol));
         let place = from.zip(transition).map(|(from, transition)| {
-            place_of(&mut self.transitions, (from, symbol), || transition.ahead())
+            self.transitions
+                .place_of((from, symbol), || transition.ahead())
         });
-        let seen = place_of(&mut self.seen, symbol, || SymbolAhead {
+        let seen = self.seen.place_of(symbol, || SymbolAhead {
             last: context.last.map(|(file, at)| (Name::Known(file), at)),
             sizes: context.sizes.ahead(),
         });
-        let own = self.seen[seen].1.last;
+        let own = self.seen.at(seen).last;
         let which = match place {
-            Some(place) => self.transitions[place].1.file(),
+            Some(place) => self.transitions.at(place).file(),
             None => nothing(Which::Own),
         };
         let file = self.file(which, own);
@@ -153,11 +184,11 @@ impl<'a> Cursor<'a> {
             last: own.map_or(0, |own| own.1),
         };
         let offset = match place {
-            Some(place) if has_offset(action) => self.transitions[place].1.offset(views),
+            Some(place) if has_offset(action) => self.transitions.at(place).offset(views),
             Some(_) => certain(0),
             None => nothing(views.extent.position),
         };
-        let known = &mut self.seen[seen].1;
+        let known = self.seen.at(seen);
         let size = match action.is_transfer() {
             true => Guess {
                 value: known.sizes.next().unwrap_or(0),
