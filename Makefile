@@ -16,7 +16,8 @@ BENCH_FLAGS :=
 SEED := 20260101
 
 # What the tests need beyond Rust, as command:debian-package.
-TEST_NEEDS := gcc:build-essential valgrind:valgrind strace:strace
+TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:strace git:git sqlite3:sqlite3 \
+	python3:python3 bindfs:bindfs losetup:mount mkfs.ext4:e2fsprogs
 
 .PHONY: help demo build test soak test-needs lint lint-needs bench docs-cli clean
 

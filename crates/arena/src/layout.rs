@@ -1,0 +1,256 @@
+//! Which byte of the arena means what, and how its parts are reached.
+//!
+//! ```text
+//! header       0  magic 8, version 4, mode 4, size 8, manager's pid 4, slots 4, records of a ring 4, files 4,
+//!                 processes 4, length of the filter's text 4
+//!             64  manager's state 4: awake, asleep, gone           written by both sides
+//!            128  lost for want of: slot 8, file 8, process 8      added to by programs
+//!            192  where to look for a free file 4                  added to by programs
+//!           4096  the filter's text
+//! owners    8192  8 bytes for each slot: serial << 44 | pid << 22 | tid; 0 is free. Apart from the slots, because
+//!                 who looks for a free one would touch a page of each
+//! processes       512 bytes each
+//!              0  owner 8: pid << 32 | image << 8 | state; 0 is free
+//!              8  parent's pid 4, length of the command 4, time of attaching 8
+//!             64  counters, 8 each
+//!            256  the command, its arguments separated by zeros
+//! files           512 bytes each
+//!              0  owner 8: pid << 32 | state; 0 is free
+//!              8  generation 4, descriptor 4, device 8, inode 8, size 8, open flags 4, how found 4
+//!             48  note 8                                           written by the manager
+//!             56  length of the path 4
+//!             64  the path
+//! slots           256 bytes and a ring of 64-byte records each
+//!              0  released 4
+//!             64  head 8, dropped 8                                written by the thread
+//!            128  tail 8                                           written by the manager
+//!            256  the ring
+//! ```
+//!
+//! Everything is written and read as atomic words, so that a torn value is the worst that a race can give.
+
+use crate::record::PAYLOAD_MAX;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The first eight bytes of an arena.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PRESAGIO");
+/// The version of this layout.
+pub(crate) const VERSION: u32 = 1;
+
+pub(crate) mod header {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const MODE: usize = 12;
+    pub const SIZE: usize = 16;
+    pub const MANAGER: usize = 24;
+    pub const SLOTS: usize = 28;
+    pub const RECORDS: usize = 32;
+    pub const FILES: usize = 36;
+    pub const PROCESSES: usize = 40;
+    pub const TEXT_LEN: usize = 44;
+    pub const STATE: usize = 64;
+    pub const NO_SLOT: usize = 128;
+    pub const NO_FILE: usize = 136;
+    pub const NO_PROCESS: usize = 144;
+    pub const FILE_CURSOR: usize = 192;
+    pub const TEXT: usize = 4096;
+    pub const TEXT_MAX: usize = 4096;
+    pub const END: usize = 8192;
+}
+
+pub(crate) mod process {
+    pub const OWNER: usize = 0;
+    pub const PARENT: usize = 8;
+    pub const COMMAND_LEN: usize = 12;
+    pub const ATTACHED: usize = 16;
+    pub const COUNTERS: usize = 64;
+    pub const COMMAND: usize = 256;
+    pub const COMMAND_MAX: usize = 256;
+    pub const LEN: usize = 512;
+
+    pub const CLAIMED: u64 = 1;
+    pub const LIVE: u64 = 2;
+    pub const EXITING: u64 = 3;
+}
+
+pub(crate) mod file {
+    pub const OWNER: usize = 0;
+    pub const GENERATION: usize = 8;
+    pub const DESCRIPTOR: usize = 12;
+    pub const DEVICE: usize = 16;
+    pub const INODE: usize = 24;
+    pub const SIZE: usize = 32;
+    pub const FLAGS: usize = 40;
+    pub const FOUND: usize = 44;
+    pub const NOTE: usize = 48;
+    pub const PATH_LEN: usize = 56;
+    pub const PATH: usize = 64;
+    pub const LEN: usize = 512;
+
+    pub const CLAIMED: u64 = 1;
+    pub const LIVE: u64 = 2;
+    pub const CLOSED: u64 = 3;
+}
+
+/// The longest path that a file's entry holds; longer ones are cut.
+pub const PATH_MAX: usize = file::LEN - file::PATH;
+
+pub(crate) mod slot {
+    pub const RELEASED: usize = 0;
+    pub const HEAD: usize = 64;
+    pub const DROPPED: usize = 72;
+    pub const TAIL: usize = 128;
+    pub const RING: usize = 256;
+}
+
+/// The bytes of a record.
+pub(crate) const RECORD_LEN: usize = 64;
+
+/// What the manager wants of programs. It cannot change while they run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mode {
+    /// Notes may come: programs look for them.
+    pub advise: bool,
+    /// A complete trace is wanted: a program waits a while for room in its ring before it drops a record.
+    pub complete: bool,
+}
+
+impl Mode {
+    pub(crate) fn to_bits(self) -> u32 {
+        u32::from(self.advise) | u32::from(self.complete) << 1
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Mode {
+        Mode {
+            advise: bits & 1 != 0,
+            complete: bits & 2 != 0,
+        }
+    }
+}
+
+/// What the word in the header says about the manager.
+pub(crate) mod state {
+    pub const AWAKE: u32 = 0;
+    pub const ASLEEP: u32 = 1;
+    pub const GONE: u32 = 2;
+}
+
+/// How many of each part there are. Both sides keep a copy of their own, so that nobody can move the walls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub slots: u32,
+    /// A power of two.
+    pub records: u32,
+    pub files: u32,
+    pub processes: u32,
+}
+
+impl Geometry {
+    /// Bounds that keep every offset far below what a `usize` holds.
+    pub fn is_sound(&self) -> bool {
+        (1..=1 << 16).contains(&self.slots)
+            && self.records.is_power_of_two()
+            && (2 * PAYLOAD_MAX as u32..=1 << 20).contains(&self.records)
+            && (1..=1 << 22).contains(&self.files)
+            && (1..=1 << 20).contains(&self.processes)
+    }
+
+    pub fn owner(&self, slot: u32) -> usize {
+        debug_assert!(slot < self.slots);
+        header::END + slot as usize * 8
+    }
+
+    pub fn process(&self, index: u32) -> usize {
+        debug_assert!(index < self.processes);
+        self.owners_end() + index as usize * process::LEN
+    }
+
+    pub fn file(&self, index: u32) -> usize {
+        debug_assert!(index < self.files);
+        self.owners_end() + self.processes as usize * process::LEN + index as usize * file::LEN
+    }
+
+    pub fn slot(&self, index: u32) -> usize {
+        debug_assert!(index < self.slots);
+        self.slots_start() + index as usize * self.slot_len()
+    }
+
+    fn owners_end(&self) -> usize {
+        (header::END + self.slots as usize * 8).next_multiple_of(4096)
+    }
+
+    fn slots_start(&self) -> usize {
+        self.owners_end() + self.processes as usize * process::LEN + self.files as usize * file::LEN
+    }
+
+    fn slot_len(&self) -> usize {
+        slot::RING + self.records as usize * RECORD_LEN
+    }
+
+    pub fn size(&self) -> usize {
+        (self.slots_start() + self.slots as usize * self.slot_len()).next_multiple_of(4096)
+    }
+}
+
+/// The mapped bytes, reached by offsets that come from a [`Geometry`] and hence lie within.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: every access is atomic, whichever thread it comes from.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// # Safety
+    ///
+    /// `base` has `len` bytes mapped, readable and writable, on a page boundary, until the end of the process or
+    /// until the region and its copies are no longer used.
+    pub unsafe fn new(base: *mut u8, len: usize) -> Option<Region> {
+        NonNull::new(base).map(|base| Region { base, len })
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset + 8 <= self.len && offset.is_multiple_of(8));
+        // SAFETY: in the mapping, aligned, and only ever accessed atomically.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    #[inline]
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset + 4 <= self.len && offset.is_multiple_of(4));
+        // SAFETY: in the mapping, aligned, and only ever accessed atomically.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Writes bytes, the last word filled up with zeros.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        for (i, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            self.word(offset + 8 * i)
+                .store(u64::from_le_bytes(word), Relaxed);
+        }
+    }
+
+    /// Reads bytes that may be written meanwhile. The room behind them, up to a whole word, belongs to them.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) {
+        for (i, chunk) in bytes.chunks_mut(8).enumerate() {
+            let word = self.word(offset + 8 * i).load(Relaxed).to_le_bytes();
+            for (to, from) in chunk.iter_mut().zip(word) {
+                *to = from;
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The memory that a watched program shares with its advice manager.
+//!
+//! The manager makes an [`Arena`] and tells programs through [`VARIABLE`] where it is. The library that is
+//! preloaded into a program maps it as a [`Client`], names its process, and gives each thread that does I/O a
+//! [`Writer`] with a ring of its own. What a thread saw goes into its ring as [`Record`]s; what a file is called
+//! stands in a table, so that a full ring cannot lose it; what the manager wants done to an open file, it
+//! leaves there as a [`Note`]. The manager [drains](Arena::drain) the rings and gives the slots of dead threads,
+//! processes and closed files back.
+//!
+//! Two rules shape everything here. The program's side allocates nothing, locks nothing, and touches no `errno`, since it
+//! runs inside `malloc`, signal handlers and children of `fork`. The manager's side believes nothing that it
+//! reads: a program gone mad may have written anything, and the worst that may come of it is nonsense, never a panic
+//! or a read outside of the arena.
+//!
+//! Where things are: `layout` says which byte means what; `record` is the message; `client` is the side of
+//! the program, `manager` that of the manager; `filter` decides which paths are followed; `sys` makes system calls
+//! without the C library.
+
+mod client;
+mod filter;
+mod layout;
+mod manager;
+mod note;
+mod record;
+pub mod sys;
+
+pub use client::{AttachError, Client, Counter, FileSlot, Found, Writer};
+pub use filter::{FilterTooLong, PathFilter};
+pub use layout::{Mode, PATH_MAX};
+pub use manager::{Arena, ArenaOptions, FileEntry, Losses, Origin, ProcessEntry};
+pub use note::{Advice, Note};
+pub use record::{Frame, Kind, Message, Operation, PAYLOAD_MAX, Record};
+
+/// The environment variable that tells a program where its manager's arena is.
+pub const VARIABLE: &str = "PRESAGIO_ARENA";
+
+/// The environment variable that turns everything off when it is `off`.
+pub const SWITCH: &str = "PRESAGIO";
+
+/// The file that turns everything off on this machine, if it exists.
+pub const SITE_SWITCH: &std::ffi::CStr = c"/etc/presagio/off";

@@ -1,0 +1,582 @@
+//! The side of the manager: making the arena, reading the rings, leaving notes, giving back what the dead had.
+//!
+//! Nothing that a program wrote is believed: indices are compared with our own copy of the sizes, lengths are
+//! bounded, and a ring whose head makes no sense is emptied and counted.
+
+use crate::filter::PathFilter;
+use crate::layout::{
+    Geometry, MAGIC, Mode, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process, slot,
+    state,
+};
+use crate::note::Note;
+use crate::record::{Kind, Message, Payload, Record};
+use crate::{Counter, sys};
+use presagio_core::Action;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
+
+/// How large an arena is, and what it asks of programs.
+#[derive(Clone, Debug)]
+pub struct ArenaOptions {
+    /// Threads that can report at the same time.
+    pub slots: u32,
+    /// Records that a thread can be ahead of the manager: a power of two, 128 at least.
+    pub records: u32,
+    /// Files that can be open at the same time.
+    pub files: u32,
+    /// Processes that can be attached at the same time.
+    pub processes: u32,
+    /// What is wanted of programs.
+    pub mode: Mode,
+    /// Which files are followed.
+    pub filter: PathFilter,
+}
+
+impl Default for ArenaOptions {
+    /// 37 MiB.
+    fn default() -> ArenaOptions {
+        ArenaOptions {
+            slots: 128,
+            records: 4096,
+            files: 8192,
+            processes: 1024,
+            mode: Mode::default(),
+            filter: PathFilter::default(),
+        }
+    }
+}
+
+/// Who wrote a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The process's entry, to ask [`Arena::process`] about; `u32::MAX` if it found none.
+    pub process: u32,
+    /// How many other programs that process had run before, by exec. Modules are numbered anew in each.
+    pub image: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// Its thread id.
+    pub tid: u32,
+}
+
+/// What a process says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEntry {
+    /// Which entry it is.
+    pub index: u32,
+    /// How many other programs it had run before, by exec.
+    pub image: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// When it attached, in ns on CLOCK_MONOTONIC.
+    pub attached: u64,
+    /// Whether it said that it is going to exit.
+    pub exiting: bool,
+    /// The program and its arguments, with a zero behind each; the first 256 bytes.
+    pub command: Vec<u8>,
+    counters: [u64; Counter::ALL.len()],
+}
+
+impl ProcessEntry {
+    /// One of its counters.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+}
+
+/// An open file, or one that was open when the manager last looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    /// The process that has it open.
+    pub pid: u32,
+    /// The descriptor it has there.
+    pub descriptor: i32,
+    /// Its device.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// Its size when it was opened.
+    pub size: u64,
+    /// The flags it was opened with.
+    pub flags: i32,
+    /// Whether it was found open, and not opened there.
+    pub inherited: bool,
+    /// Its absolute path, or as the program named it.
+    pub path: Vec<u8>,
+    /// Whether the path was too long: only its beginning is here.
+    pub cut: bool,
+}
+
+/// What could not be reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Records that found their ring full.
+    pub dropped: u64,
+    /// Times that a thread found no free slot.
+    pub no_slot: u64,
+    /// Times that a file found no free entry.
+    pub no_file: u64,
+    /// Processes that found no free entry.
+    pub no_process: u64,
+    /// Rings and records that made no sense.
+    pub nonsense: u64,
+}
+
+/// A slot as the manager sees it.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    tail: u64,
+    origin: Origin,
+}
+
+/// The arena, on the manager's side.
+#[derive(Debug)]
+pub struct Arena {
+    region: Region,
+    geometry: Geometry,
+    memory: File,
+    readings: Vec<Reading>,
+    payload: Payload,
+    nonsense: u64,
+    /// Entries of files that were found closed in the last drain, and in the one before.
+    closed: Vec<u32>,
+    freeable: Vec<u32>,
+}
+
+impl Arena {
+    /// Makes an arena. All its memory is reserved now: a program must not find out later that there is none.
+    pub fn create(options: &ArenaOptions) -> io::Result<Arena> {
+        let geometry = Geometry {
+            slots: options.slots,
+            records: options.records,
+            files: options.files,
+            processes: options.processes,
+        };
+        if !geometry.is_sound() {
+            let reason = "an arena needs 1 to 65536 slots, a power of two of 128 to 1048576 records, 1 to 4194304 files, 1 to 1048576 processes";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let memory = reserve(geometry.size())?;
+        let base = sys::map_file(memory.as_raw_fd(), geometry.size())
+            .map_err(io::Error::from_raw_os_error)?;
+        // SAFETY: just mapped with this length; unmapped when the arena is dropped.
+        let region = unsafe { Region::new(base, geometry.size()) }
+            .ok_or_else(|| io::Error::other("the arena was mapped at address 0"))?;
+        let arena = Arena {
+            region,
+            geometry,
+            memory,
+            readings: vec![Reading::default(); options.slots as usize],
+            payload: Payload::default(),
+            nonsense: 0,
+            closed: Vec::new(),
+            freeable: Vec::new(),
+        };
+        arena.write_header(options);
+        Ok(arena)
+    }
+
+    fn write_header(&self, options: &ArenaOptions) {
+        let half = |offset: usize, value: u32| self.region.half(offset).store(value, Relaxed);
+        half(header::VERSION, VERSION);
+        half(header::MODE, options.mode.to_bits());
+        half(header::MANAGER, std::process::id());
+        half(header::SLOTS, options.slots);
+        half(header::RECORDS, options.records);
+        half(header::FILES, options.files);
+        half(header::PROCESSES, options.processes);
+        half(header::TEXT_LEN, options.filter.text().len() as u32);
+        self.region.write(header::TEXT, options.filter.text());
+        let size = self.geometry.size() as u64;
+        self.region.word(header::SIZE).store(size, Relaxed);
+        self.region.word(header::MAGIC).store(MAGIC, Release);
+    }
+
+    /// What the variable [`VARIABLE`](crate::VARIABLE) has to say, for as long as this process and arena live.
+    pub fn address(&self) -> String {
+        format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            self.memory.as_raw_fd()
+        )
+    }
+
+    /// Hands over all that was written up to now, ring by ring, each in its order; how many messages there were.
+    ///
+    /// An operation can come before the open of its file where two threads were involved; its file can be asked
+    /// for nevertheless, until the next drain: an entry is freed only when every ring was read once more after its
+    /// file was closed, and whoever read them had the time to ask.
+    pub fn drain(&mut self, mut each: impl FnMut(&Origin, Message<'_>)) -> usize {
+        for index in std::mem::take(&mut self.freeable) {
+            self.free_file(index);
+        }
+        self.freeable = std::mem::take(&mut self.closed);
+        (0..self.geometry.slots)
+            .map(|index| self.drain_slot(index, &mut each))
+            .sum()
+    }
+
+    fn drain_slot(&mut self, index: u32, each: &mut impl FnMut(&Origin, Message<'_>)) -> usize {
+        // A free slot was emptied before; its ring is not touched, since there are many of them.
+        if self.region.word(self.geometry.owner(index)).load(Relaxed) == 0 {
+            return 0;
+        }
+        let at = self.geometry.slot(index);
+        let released = self.region.half(at + slot::RELEASED).load(Acquire) != 0;
+        let count = self.drain_ring(index, at, each);
+        if released {
+            // Its thread has ended; there may be many, each living for a moment only.
+            self.sweep_slot(index);
+        }
+        count
+    }
+
+    fn drain_ring(
+        &mut self,
+        index: u32,
+        at: usize,
+        each: &mut impl FnMut(&Origin, Message<'_>),
+    ) -> usize {
+        let head = self.region.word(at + slot::HEAD).load(Acquire);
+        let mut tail = self.readings[index as usize].tail;
+        if head == tail {
+            return 0;
+        }
+        if head.wrapping_sub(tail) > u64::from(self.geometry.records) {
+            self.nonsense += 1;
+            tail = head;
+        }
+        let mut count = 0;
+        while tail != head {
+            tail = self.read(index, tail, head, &mut count, each);
+        }
+        self.readings[index as usize].tail = tail;
+        self.region.word(at + slot::TAIL).store(tail, Release);
+        count
+    }
+
+    /// Reads the message at `tail`; where the next one is.
+    fn read(
+        &mut self,
+        index: u32,
+        tail: u64,
+        head: u64,
+        count: &mut usize,
+        each: &mut impl FnMut(&Origin, Message<'_>),
+    ) -> u64 {
+        let words = self.record(index, tail);
+        let left = head.wrapping_sub(tail) - 1;
+        let Some((record, parts)) = Record::from_words(words).filter(|r| r.1 as u64 <= left) else {
+            self.nonsense += 1;
+            return tail.wrapping_add(1);
+        };
+        self.payload.words.clear();
+        for part in 0..parts as u64 {
+            let words = self.record(index, tail.wrapping_add(1 + part));
+            self.payload.words.extend(words);
+        }
+        if record.kind == Kind::Begin {
+            self.readings[index as usize].origin = origin(&record);
+        } else {
+            if record.kind == Kind::Operation(Action::Close) && record.file < self.geometry.files {
+                self.closed.push(record.file);
+            }
+            *count += 1;
+            each(
+                &self.readings[index as usize].origin,
+                self.payload.message(record),
+            );
+        }
+        tail.wrapping_add(1 + parts as u64)
+    }
+
+    fn record(&self, index: u32, at: u64) -> [u64; 8] {
+        let mask = u64::from(self.geometry.records - 1);
+        let offset = self.geometry.slot(index) + slot::RING + (at & mask) as usize * RECORD_LEN;
+        std::array::from_fn(|i| self.region.word(offset + 8 * i).load(Relaxed))
+    }
+
+    /// Whether there is anything to drain.
+    pub fn is_pending(&self) -> bool {
+        let is_taken = |&index: &u32| {
+            let owner = self.region.word(self.geometry.owner(index));
+            owner.load(Acquire) != 0
+        };
+        (0..self.geometry.slots).filter(is_taken).any(|index| {
+            let head = self.region.word(self.geometry.slot(index) + slot::HEAD);
+            head.load(Acquire) != self.readings[index as usize].tail
+        })
+    }
+
+    /// The file of an entry, while it is the same one.
+    pub fn file(&self, index: u32, generation: u32) -> Option<FileEntry> {
+        if index >= self.geometry.files {
+            return None;
+        }
+        let at = self.geometry.file(index);
+        let owner = self.region.word(at + file::OWNER).load(Acquire);
+        let is_same = || self.region.half(at + file::GENERATION).load(Acquire) == generation;
+        if !matches!(owner & 0xff, file::LIVE | file::CLOSED) || !is_same() {
+            return None;
+        }
+        let word = |offset: usize| self.region.word(at + offset).load(Relaxed);
+        let half = |offset: usize| self.region.half(at + offset).load(Relaxed);
+        let len = half(file::PATH_LEN) as usize;
+        let mut path = vec![0; len.min(PATH_MAX)];
+        self.region.read(at + file::PATH, &mut path);
+        Some(FileEntry {
+            pid: (owner >> 32) as u32,
+            descriptor: half(file::DESCRIPTOR) as i32,
+            device: word(file::DEVICE),
+            inode: word(file::INODE),
+            size: word(file::SIZE),
+            flags: half(file::FLAGS) as i32,
+            inherited: half(file::FOUND) != 0,
+            path,
+            cut: len > PATH_MAX,
+        })
+    }
+
+    /// Leaves a note on an open file; `false` if the entry has another file by now.
+    pub fn leave_note(&self, index: u32, generation: u32, note: Note) -> bool {
+        if index >= self.geometry.files {
+            return false;
+        }
+        let at = self.geometry.file(index);
+        let is_same = self.region.half(at + file::GENERATION).load(Acquire) == generation
+            && self.region.word(at + file::OWNER).load(Acquire) & 0xff == file::LIVE;
+        if is_same {
+            self.region
+                .word(at + file::NOTE)
+                .store(note.to_word(), Release);
+        }
+        is_same
+    }
+
+    /// The process of an entry.
+    pub fn process(&self, index: u32) -> Option<ProcessEntry> {
+        if index >= self.geometry.processes {
+            return None;
+        }
+        let at = self.geometry.process(index);
+        let owner = self.region.word(at + process::OWNER).load(Acquire);
+        if !matches!(owner & 0xff, process::LIVE | process::EXITING) {
+            return None;
+        }
+        let word = |offset: usize| self.region.word(at + offset).load(Relaxed);
+        let half = |offset: usize| self.region.half(at + offset).load(Relaxed);
+        let len = half(process::COMMAND_LEN) as usize;
+        let mut command = vec![0; len.min(process::COMMAND_MAX)];
+        self.region.read(at + process::COMMAND, &mut command);
+        Some(ProcessEntry {
+            index,
+            image: (owner >> 8) as u32 & 0xff_ffff,
+            pid: (owner >> 32) as u32,
+            parent: half(process::PARENT),
+            attached: word(process::ATTACHED),
+            exiting: owner & 0xff == process::EXITING,
+            command,
+            counters: std::array::from_fn(|i| word(process::COUNTERS + 8 * i)),
+        })
+    }
+
+    /// All processes that are attached.
+    pub fn processes(&self) -> impl Iterator<Item = ProcessEntry> {
+        (0..self.geometry.processes).filter_map(|index| self.process(index))
+    }
+
+    /// What could not be reported up to now.
+    pub fn losses(&self) -> Losses {
+        let word = |offset: usize| self.region.word(offset).load(Relaxed);
+        let dropped = (0..self.geometry.slots)
+            .map(|index| word(self.geometry.slot(index) + slot::DROPPED))
+            .fold(0, u64::wrapping_add);
+        Losses {
+            dropped,
+            no_slot: word(header::NO_SLOT),
+            no_file: word(header::NO_FILE),
+            no_process: word(header::NO_PROCESS),
+            nonsense: self.nonsense,
+        }
+    }
+
+    /// Gives back what dead threads, dead processes and closed files had, and tells which processes are gone. To be
+    /// called now and then, after a [`drain`](Arena::drain): what was not drained keeps its slot.
+    pub fn sweep(&mut self, mut gone: impl FnMut(&ProcessEntry)) {
+        for index in 0..self.geometry.slots {
+            self.sweep_slot(index);
+        }
+        self.sweep_files();
+        for index in 0..self.geometry.processes {
+            self.sweep_process(index, &mut gone);
+        }
+    }
+
+    fn sweep_slot(&self, index: u32) {
+        let owner = self.region.word(self.geometry.owner(index));
+        let now = owner.load(Acquire);
+        if now == 0 {
+            return;
+        }
+        let at = self.geometry.slot(index);
+        let pid = (now >> 22) as u32 & 0x3f_ffff;
+        let tid = now as u32 & 0x3f_ffff;
+        let released = self.region.half(at + slot::RELEASED).load(Acquire) != 0;
+        if !released && sys::thread_lives(pid, tid) {
+            return;
+        }
+        // Whatever it wrote before it died is visible by now.
+        let head = self.region.word(at + slot::HEAD).load(Acquire);
+        if head == self.readings[index as usize].tail {
+            let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
+        }
+    }
+
+    /// Entries of dead processes, and closed ones whose record was lost. They go later, since a ring may still speak of
+    /// them.
+    fn sweep_files(&mut self) {
+        for index in 0..self.geometry.files {
+            let owner = self.region.word(self.geometry.file(index) + file::OWNER);
+            let now = owner.load(Acquire);
+            let pid = (now >> 32) as u32;
+            let is_over = now & 0xff == file::CLOSED || now != 0 && !sys::thread_lives(pid, pid);
+            if is_over {
+                self.closed.push(index);
+            }
+        }
+    }
+
+    /// Frees a file's entry if it is closed or its process dead. Whoever claimed it meanwhile keeps it.
+    fn free_file(&self, index: u32) {
+        let at = self.geometry.file(index);
+        let owner = self.region.word(at + file::OWNER);
+        let now = owner.load(Acquire);
+        let pid = (now >> 32) as u32;
+        if now == 0 || now & 0xff != file::CLOSED && sys::thread_lives(pid, pid) {
+            return;
+        }
+        let generation = self.region.half(at + file::GENERATION);
+        generation.store(generation.load(Relaxed).wrapping_add(1), Release);
+        let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
+    }
+
+    fn sweep_process(&self, index: u32, gone: &mut impl FnMut(&ProcessEntry)) {
+        let at = self.geometry.process(index);
+        let owner = self.region.word(at + process::OWNER);
+        let now = owner.load(Acquire);
+        let pid = (now >> 32) as u32;
+        if now == 0 || sys::thread_lives(pid, pid) || self.has_slot(pid) {
+            return;
+        }
+        let entry = self.process(index);
+        let freed = owner.compare_exchange(now, 0, AcqRel, Relaxed).is_ok();
+        if let (true, Some(entry)) = (freed, entry) {
+            gone(&entry);
+        }
+    }
+
+    fn has_slot(&self, pid: u32) -> bool {
+        (0..self.geometry.slots).any(|index| {
+            let owner = self.region.word(self.geometry.owner(index)).load(Acquire);
+            owner != 0 && (owner >> 22) as u32 & 0x3f_ffff == pid
+        })
+    }
+
+    /// Sleeps until a program writes something or the time is over; `true` if there may be something to drain.
+    pub fn sleep(&self, timeout: Duration) -> bool {
+        let word = self.region.half(header::STATE);
+        word.store(state::ASLEEP, Release);
+        let certain = barrier_everywhere();
+        if self.is_pending() {
+            word.store(state::AWAKE, Release);
+            return true;
+        }
+        // Without the barrier a program may not have seen that we sleep: then look again soon.
+        let most = if certain {
+            timeout
+        } else {
+            timeout.min(Duration::from_millis(100))
+        };
+        wait_while(word.as_ptr(), state::ASLEEP, most);
+        word.store(state::AWAKE, Release);
+        self.is_pending()
+    }
+}
+
+impl Drop for Arena {
+    /// Programs keep their mapping; they learn from the header that nobody reads any more.
+    fn drop(&mut self) {
+        self.region.half(header::STATE).store(state::GONE, Release);
+        let args = [
+            self.region.base() as usize,
+            self.geometry.size(),
+            0,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: mapped by us, and with the arena goes the last who knows of it.
+        unsafe { sys::call(libc::SYS_munmap, args) };
+    }
+}
+
+fn origin(begin: &Record) -> Origin {
+    Origin {
+        process: begin.file,
+        image: begin.generation,
+        pid: (begin.context >> 32) as u32,
+        tid: begin.context as u32,
+    }
+}
+
+/// Memory with a descriptor, all of it there, that can neither shrink nor grow.
+fn reserve(size: usize) -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name ends with a zero.
+    let fd = unsafe { libc::memfd_create(c"presagio-arena".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else has.
+    let memory = unsafe { File::from_raw_fd(fd) };
+    // SAFETY: no pointers.
+    let error = unsafe { libc::posix_fallocate(fd, 0, size as libc::off_t) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: no pointers.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(memory)
+}
+
+/// Makes every processor that runs a thread go through a memory barrier; `false` if the kernel cannot.
+fn barrier_everywhere() -> bool {
+    const GLOBAL: usize = 1;
+    // SAFETY: no pointers.
+    (unsafe { sys::call(libc::SYS_membarrier, [GLOBAL, 0, 0, 0, 0, 0]) }) == 0
+}
+
+fn wait_while(word: *mut u32, value: u32, timeout: Duration) {
+    let time = libc::timespec {
+        tv_sec: timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let args = [
+        word as usize,
+        libc::FUTEX_WAIT as usize,
+        value as usize,
+        &raw const time as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the word is in the arena, the time on our stack.
+    unsafe { sys::call(libc::SYS_futex, args) };
+}

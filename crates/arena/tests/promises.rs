@@ -1,0 +1,545 @@
+//! What programs and the manager can rely on, with real threads and processes.
+
+use presagio_arena::*;
+use presagio_core::Action;
+use std::ffi::CString;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A message that outlives the arena's buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    Operation(Operation),
+    Context(u64, Vec<Frame>),
+    Module(u32, Vec<u8>),
+    Gap(u64),
+}
+
+fn keep(message: Message<'_>) -> Kept {
+    match message {
+        Message::Operation(operation) => Kept::Operation(operation),
+        Message::Context { id, frames } => Kept::Context(id, frames.to_vec()),
+        Message::Module { index, name } => Kept::Module(index, name.to_vec()),
+        Message::Gap { lost } => Kept::Gap(lost),
+    }
+}
+
+fn small() -> ArenaOptions {
+    ArenaOptions {
+        slots: 8,
+        records: 256,
+        files: 64,
+        processes: 8,
+        ..ArenaOptions::default()
+    }
+}
+
+fn attach(address: &str) -> Client {
+    let path = CString::new(address).unwrap();
+    let command = [b"program".as_slice(), b"argument"];
+    Client::attach(&path, command.into_iter()).unwrap()
+}
+
+fn open(client: &Client) -> Writer {
+    let mut writer = Writer::new();
+    assert!(writer.open(client));
+    writer
+}
+
+fn numbered(number: u64) -> Record {
+    Record {
+        kind: Kind::Operation(Action::Read),
+        flags: number as u8,
+        file: number as u32 % 64,
+        generation: !number as u32,
+        context: number.wrapping_mul(3),
+        start: number.wrapping_mul(5),
+        duration: number.wrapping_mul(7),
+        offset: number,
+        len: number.wrapping_mul(11),
+        result: -(number as i64),
+    }
+}
+
+fn operation(record: Record) -> Kept {
+    Kept::Operation(Operation {
+        action: Action::Read,
+        flags: record.flags,
+        file: record.file,
+        generation: record.generation,
+        context: record.context,
+        start: record.start,
+        duration: record.duration,
+        offset: record.offset,
+        len: record.len,
+        result: record.result,
+    })
+}
+
+fn drained(arena: &mut Arena) -> Vec<(Origin, Kept)> {
+    let mut all = Vec::new();
+    arena.drain(|origin, message| all.push((*origin, keep(message))));
+    all
+}
+
+/// Runs `child` in a forked process, which must do nothing but system calls and writes to the arena.
+fn fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: the child calls nothing that needs another thread, and leaves by _exit.
+    unsafe {
+        let pid = libc::fork();
+        assert!(pid >= 0);
+        if pid == 0 {
+            child();
+            libc::_exit(0);
+        }
+        pid
+    }
+}
+
+fn wait(pid: i32) {
+    // SAFETY: a child of ours.
+    assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+}
+
+#[test]
+fn every_byte_of_every_message_arrives_in_order_while_the_ring_goes_round() {
+    const ROUNDS: u64 = 20_000;
+    let mut arena = Arena::create(&ArenaOptions {
+        mode: Mode {
+            complete: true,
+            ..Mode::default()
+        },
+        ..small()
+    })
+    .unwrap();
+    let address = arena.address();
+    let done = AtomicBool::new(false);
+    let mut got = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = attach(&address);
+            let mut writer = open(&client);
+            for number in 0..ROUNDS {
+                assert!(write_numbered(&mut writer, &client, number));
+            }
+            done.store(true, Ordering::Release);
+        });
+        loop {
+            let last = done.load(Ordering::Acquire);
+            arena.drain(|_, message| got.push(keep(message)));
+            if last {
+                break;
+            }
+        }
+    });
+    assert_eq!(got.len() as u64, ROUNDS);
+    for (number, message) in (0..).zip(got) {
+        assert_eq!(message, expected(number), "{number}");
+    }
+    assert_eq!(arena.losses(), Losses::default());
+}
+
+/// An operation, a context or a module by turns, of any length.
+fn write_numbered(writer: &mut Writer, client: &Client, number: u64) -> bool {
+    let words = |count: usize| {
+        (0..count as u64)
+            .map(move |i| [number ^ i; 8])
+            .collect::<Vec<_>>()
+    };
+    match number % 3 {
+        0 => writer.push(client, &numbered(number)),
+        1 => {
+            let mut record = Record::new(Kind::Context);
+            record.context = number;
+            record.len = number % 257;
+            let payload = words((number % 257).div_ceil(4) as usize);
+            writer.push_message(client, &record, payload.into_iter())
+        }
+        _ => {
+            let mut record = Record::new(Kind::Module);
+            record.context = number;
+            record.len = number % 4097;
+            let payload = words((number % 4097).div_ceil(64) as usize);
+            writer.push_message(client, &record, payload.into_iter())
+        }
+    }
+}
+
+fn expected(number: u64) -> Kept {
+    match number % 3 {
+        0 => operation(numbered(number)),
+        1 => {
+            let frame = |i: u64| Frame {
+                module: (number ^ (i / 4)) as u32,
+                offset: number ^ (i / 4),
+            };
+            Kept::Context(number, (0..number % 257).map(frame).collect())
+        }
+        _ => {
+            let byte = |i: u64| (number ^ (i / 64)).to_le_bytes()[i as usize % 8];
+            Kept::Module(number as u32, (0..number % 4097).map(byte).collect())
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_drops_counts_and_says_where_the_gap_is() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    let written = (0..300)
+        .filter(|&number| writer.push(&client, &numbered(number)))
+        .count();
+    // One place went to the record that says who writes.
+    assert_eq!(written, 255);
+    assert_eq!(arena.losses().dropped, 45);
+    let first = drained(&mut arena);
+    assert_eq!(first.len(), 255);
+    assert_eq!(first[254].1, operation(numbered(254)));
+    assert!(writer.push(&client, &numbered(300)));
+    let then: Vec<Kept> = drained(&mut arena).into_iter().map(|m| m.1).collect();
+    assert_eq!(then, [Kept::Gap(45), operation(numbered(300))]);
+}
+
+#[test]
+fn each_thread_has_a_ring_and_too_many_threads_are_counted() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let barrier = std::sync::Barrier::new(12);
+    std::thread::scope(|scope| {
+        for number in 0..12 {
+            let (client, barrier) = (&client, &barrier);
+            scope.spawn(move || {
+                let mut writer = Writer::new();
+                if writer.open(client) {
+                    writer.push(client, &numbered(number));
+                }
+                barrier.wait();
+            });
+        }
+    });
+    assert_eq!(arena.losses().no_slot, 4);
+    let all = drained(&mut arena);
+    assert_eq!(all.len(), 8);
+    let tids: std::collections::HashSet<u32> = all.iter().map(|m| m.0.tid).collect();
+    assert_eq!(tids.len(), 8);
+    assert!(all.iter().all(|m| m.0.pid == std::process::id()));
+    // The threads are dead, so their slots serve others.
+    wait_for(|| {
+        arena.sweep(|_| ());
+        let mut writer = Writer::new();
+        let open = writer.open(&client);
+        writer.release(&client);
+        arena.drain(|_, _| ());
+        open
+    });
+}
+
+/// A thread that was joined may still be seen for a moment.
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    for _ in 0..5000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("waited five seconds in vain");
+}
+
+#[test]
+fn a_released_slot_is_free_after_it_was_read() {
+    let mut arena = Arena::create(&ArenaOptions {
+        slots: 1,
+        ..small()
+    })
+    .unwrap();
+    let client = attach(&arena.address());
+    for number in 0..100 {
+        let mut writer = open(&client);
+        writer.push(&client, &numbered(number));
+        writer.release(&client);
+        arena.sweep(|_| ());
+        assert_eq!(drained(&mut arena).len(), 1);
+    }
+}
+
+#[test]
+fn a_process_killed_while_it_writes_loses_nothing_that_it_wrote_and_leaves_nothing_behind() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let address = arena.address();
+    for _ in 0..20 {
+        let pid = fork(|| {
+            let client = attach(&address);
+            let found = found(7, b"/data/file");
+            client.open_file(&found);
+            let mut writer = open(&client);
+            for number in 0.. {
+                writer.push(&client, &numbered(number));
+            }
+        });
+        let mut got = Vec::new();
+        while got.len() < 1000 {
+            got.extend(drained(&mut arena));
+        }
+        // SAFETY: a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        wait(pid);
+        got.extend(drained(&mut arena));
+        check_counting(&got, pid as u32);
+        let mut gone = Vec::new();
+        arena.sweep(|process| gone.push(process.clone()));
+        assert_eq!(gone.len(), 1);
+        assert_eq!(gone[0].pid, pid as u32);
+        assert_eq!(gone[0].command, b"program\0argument\0");
+        assert_eq!(gone[0].parent, std::process::id());
+        // Its file went with it.
+        arena.drain(|_, _| ());
+        arena.drain(|_, _| ());
+        assert_eq!(arena.file(0, 0), None);
+        assert_eq!(arena.processes().count(), 0);
+    }
+}
+
+/// The numbers count up by one, except over gaps, which say by how many more.
+fn check_counting(got: &[(Origin, Kept)], pid: u32) {
+    let mut next = 0;
+    for (origin, message) in got {
+        assert_eq!(origin.pid, pid);
+        match message {
+            Kept::Gap(lost) => next += lost,
+            Kept::Operation(read) => {
+                assert_eq!(*message, operation(numbered(next)));
+                next = read.offset + 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn found(descriptor: i32, path: &[u8]) -> Found<'_> {
+    Found {
+        descriptor,
+        device: 1,
+        inode: 2,
+        size: 3,
+        flags: libc::O_RDWR,
+        inherited: true,
+        path,
+    }
+}
+
+#[test]
+fn a_file_keeps_its_name_until_all_that_was_said_about_it_is_read() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    let slot = client.open_file(&found(7, b"/data/file")).unwrap();
+    client.close_file(slot);
+    let mut close = Record::new(Kind::Operation(Action::Close));
+    (close.file, close.generation) = (slot.index, slot.generation);
+    assert!(writer.push(&client, &close));
+    drained(&mut arena);
+    let entry = arena.file(slot.index, slot.generation).unwrap();
+    assert_eq!(entry.path, b"/data/file");
+    assert_eq!((entry.pid, entry.descriptor), (client.pid(), 7));
+    assert_eq!((entry.device, entry.inode, entry.size), (1, 2, 3));
+    assert!(entry.inherited && !entry.cut);
+    // A ring that was read just before the close may speak of it yet.
+    drained(&mut arena);
+    assert!(arena.file(slot.index, slot.generation).is_some());
+    drained(&mut arena);
+    assert_eq!(arena.file(slot.index, slot.generation), None);
+    // All entries can be used, and again, and the next ones are other generations.
+    for round in 0..3 {
+        let slots: Vec<FileSlot> = (0..64)
+            .map(|fd| client.open_file(&found(fd, b"/x")).unwrap())
+            .collect();
+        assert_eq!(client.open_file(&found(0, b"/x")), None);
+        assert_eq!(arena.losses().no_file, round + 1);
+        for slot in slots {
+            client.close_file(slot);
+        }
+        arena.sweep(|_| ());
+        arena.drain(|_, _| ());
+        arena.drain(|_, _| ());
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long_is_cut_and_says_so() {
+    let arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let path = vec![b'x'; PATH_MAX + 1];
+    let slot = client.open_file(&found(7, &path)).unwrap();
+    let entry = arena.file(slot.index, slot.generation).unwrap();
+    assert!(entry.cut);
+    assert_eq!(entry.path, path[..PATH_MAX]);
+}
+
+#[test]
+fn a_note_is_found_once_by_the_file_it_is_for() {
+    let arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let slot = client.open_file(&found(7, b"/data/file")).unwrap();
+    assert_eq!(client.note(slot.index, 0), None);
+    let note = Note {
+        advice: Advice::Random,
+        region: 3,
+        serial: 1,
+    };
+    assert!(arena.leave_note(slot.index, slot.generation, note));
+    assert!(!arena.leave_note(slot.index, slot.generation + 1, note));
+    let (seen, word) = client.note(slot.index, 0).unwrap();
+    assert_eq!(seen, note);
+    assert_eq!(client.note(slot.index, word), None);
+}
+
+#[test]
+fn the_child_of_a_fork_and_the_program_after_an_exec_are_told_apart() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    writer.push(&client, &numbered(1));
+    let pid = fork(|| {
+        let child = client.after_fork([b"child".as_slice()].into_iter());
+        writer.forget();
+        writer.open(&child);
+        writer.push(&child, &numbered(2));
+        child.count(Counter::Forks, 3);
+    });
+    wait(pid);
+    // What an exec does: everything anew, with the same numbers.
+    let after = attach(&arena.address());
+    let mut writer = open(&after);
+    writer.push(&after, &numbered(3));
+    let got = drained(&mut arena);
+    let of = |number| {
+        let wanted = operation(numbered(number));
+        got.iter().find(|m| m.1 == wanted).unwrap().0
+    };
+    assert_eq!((of(1).pid, of(1).image), (std::process::id(), 0));
+    assert_eq!((of(3).pid, of(3).image), (std::process::id(), 1));
+    assert_eq!(of(1).process, of(3).process);
+    assert_eq!(of(2).pid, pid as u32);
+    assert_ne!(of(2).process, of(1).process);
+    let child = arena.process(of(2).process).unwrap();
+    assert_eq!(child.counter(Counter::Forks), 3);
+    assert_eq!(child.command, b"child\0");
+}
+
+#[test]
+fn a_sleeping_manager_is_woken_by_the_first_record() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    drained(&mut arena);
+    assert!(!arena.sleep(Duration::from_millis(1)));
+    let turn = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..200 {
+                turn.wait();
+                writer.push(&client, &numbered(number));
+            }
+        });
+        for _ in 0..200 {
+            turn.wait();
+            // Only the record ends this sleep before the test's patience does.
+            while !arena.sleep(Duration::from_secs(3600)) {}
+            assert_eq!(drained(&mut arena).len(), 1);
+        }
+    });
+}
+
+#[test]
+fn without_a_manager_nothing_waits() {
+    let arena = Arena::create(&ArenaOptions {
+        mode: Mode {
+            complete: true,
+            ..Mode::default()
+        },
+        ..small()
+    })
+    .unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    assert!(client.manager_lives());
+    drop(arena);
+    assert!(!client.manager_lives());
+    let written = (0..100_000)
+        .filter(|&number| writer.push(&client, &numbered(number)))
+        .count();
+    assert_eq!(written, 255);
+}
+
+#[test]
+fn what_is_no_arena_is_refused() {
+    let refused =
+        |path: &str| Client::attach(&CString::new(path).unwrap(), std::iter::empty()).unwrap_err();
+    assert_eq!(refused("/proc/self/fd/98765"), AttachError::Unreachable);
+    assert_eq!(refused("/dev/null"), AttachError::Foreign);
+    let arena = Arena::create(&small()).unwrap();
+    let memory = std::fs::File::options()
+        .write(true)
+        .open(arena.address())
+        .unwrap();
+    // The version, then the number of slots.
+    for (place, good) in [(8, 1u32), (28, 8)] {
+        memory.write_all_at(&99u32.to_le_bytes(), place).unwrap();
+        assert_eq!(refused(&arena.address()), AttachError::Foreign);
+        memory.write_all_at(&good.to_le_bytes(), place).unwrap();
+    }
+    attach(&arena.address());
+}
+
+mod gone_mad {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Where a program could write, and what: any word, biased to the small and the huge.
+    fn scribbles() -> impl Strategy<Value = Vec<(usize, u64)>> {
+        let value = prop_oneof![
+            any::<u64>(),
+            0u64..300,
+            Just(u64::MAX),
+            (0u64..70).prop_map(|k| k << 32 | 64)
+        ];
+        proptest::collection::vec((0usize..40_000, value), 1..400)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_program_that_writes_anything_anywhere_does_no_harm_to_the_manager(scribbles in scribbles()) {
+            let mut arena = Arena::create(&small()).unwrap();
+            let client = attach(&arena.address());
+            let mut writer = open(&client);
+            for number in 0..100 {
+                writer.push(&client, &numbered(number));
+            }
+            let slot = client.open_file(&found(7, b"/data/file"));
+            let memory = std::fs::File::options().write(true).open(arena.address()).unwrap();
+            let words = memory.metadata().unwrap().len() as usize / 8;
+            for (place, value) in scribbles {
+                memory.write_all_at(&value.to_le_bytes(), (place % words * 8) as u64).unwrap();
+            }
+            for _ in 0..3 {
+                arena.drain(|_, message| { keep(message); });
+                arena.sweep(|_| ());
+            }
+            for index in 0..100 {
+                let _ = (arena.file(index, 0), arena.process(index));
+            }
+            let _ = arena.losses();
+            // Nor to another program that trusts the same arena.
+            writer.push(&client, &numbered(0));
+            if let Some(slot) = slot {
+                client.note(slot.index, 0);
+                client.close_file(slot);
+            }
+            let _ = client.follows(b"/data/file");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Compiles what Rust cannot define, functions with variable arguments for one, and links the library so that it
+//! stays where it is: a hook may be running in any thread at any time.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/variadic.c");
+    println!("cargo::rerun-if-changed=src/unwind.c");
+    cc::Build::new()
+        .file("src/variadic.c")
+        .file("src/unwind.c")
+        .flag("-D_GNU_SOURCE")
+        .flag("-fexceptions")
+        .flag("-fvisibility=hidden")
+        .warnings_into_errors(true)
+        .compile("presagio_variadic");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libpresagio.so");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

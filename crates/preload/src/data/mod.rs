@@ -1,0 +1,4 @@
+//! Reading, writing and copying through descriptors.
+
+mod hooks;
+mod ops;

@@ -1,0 +1,396 @@
+//! What each descriptor is: not known yet, ignored, or a followed file with its entry in the arena and its position.
+//!
+//! A table that grows by pages of its own and is read without a lock. Only hooks that open and close change it, and a
+//! program that uses a descriptor while it closes it has a race of its own: the worst that comes of it here is a
+//! wrong line in a record.
+//!
+//! A descriptor is looked at when it is used for the first time, unless we saw it being opened. Whatever duplicates
+//! it, or lets another process have it, only makes the position something to ask the kernel for.
+
+use crate::{life, memory, thread};
+use presagio_arena::{Client, FileSlot, Found, PATH_MAX, sys};
+use std::ffi::CStr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+const CHUNK: usize = 1024;
+const CHUNKS: usize = 1024;
+
+const UNKNOWN: u32 = 0;
+const IGNORED: u32 = 1;
+const FOLLOWED: u32 = 2;
+
+/// Others can move the position: it was duplicated, or came from elsewhere.
+const SHARED: u32 = 1;
+/// Writes go to the end.
+const APPEND: u32 = 2;
+
+/// One descriptor. All zeros is one that nothing is known of.
+#[repr(C, align(64))]
+pub struct Descriptor {
+    state: AtomicU32,
+    flags: AtomicU32,
+    file: AtomicU32,
+    generation: AtomicU32,
+    incarnation: AtomicU64,
+    /// Where the next read or write starts, as far as we know.
+    position: AtomicU64,
+    /// The note that was carried out last.
+    note: AtomicU64,
+    /// The stream that writes to it, if there is one.
+    stream: AtomicPtr<libc::FILE>,
+    /// How many processes had been started when it was opened.
+    started: AtomicU32,
+}
+
+type Chunk = [Descriptor; CHUNK];
+
+static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS];
+
+/// What is known of this descriptor, if anything was ever kept about it or its neighbours.
+#[inline(always)]
+fn known(fd: i32) -> Option<&'static Descriptor> {
+    let chunk = TABLE.get(fd as u32 as usize / CHUNK)?.load(Acquire);
+    // SAFETY: null, or a chunk that stays.
+    let chunk = unsafe { chunk.as_ref() }?;
+    chunk.get(fd as u32 as usize % CHUNK)
+}
+
+/// Its place in the table, made if need be.
+fn place(fd: i32) -> Option<&'static Descriptor> {
+    if let Some(descriptor) = known(fd) {
+        return Some(descriptor);
+    }
+    let slot = TABLE.get(fd as u32 as usize / CHUNK)?;
+    let fresh = memory::zeroed::<Chunk>()?;
+    // Whoever came first has it; the loser's pages were never touched.
+    let _ = slot.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire);
+    known(fd)
+}
+
+/// The followed file behind this descriptor; `None` if it is not followed.
+#[inline(always)]
+pub fn followed(fd: i32) -> Option<&'static Descriptor> {
+    if !life::is_on() {
+        return None;
+    }
+    if let Some(descriptor) = known(fd) {
+        let state = descriptor.state.load(Acquire);
+        if state == IGNORED {
+            return None;
+        }
+        if state == FOLLOWED && descriptor.incarnation.load(Relaxed) == life::incarnation() {
+            return (!thread::current().is_guest()).then_some(descriptor);
+        }
+    }
+    look(fd)
+}
+
+/// All descriptors that a stream writes to.
+pub fn with_streams() -> impl Iterator<Item = (i32, *mut libc::FILE)> {
+    let chunks = (0..).zip(&TABLE).filter_map(|(i, slot)| {
+        // SAFETY: null, or a chunk that stays.
+        Some((i * CHUNK as i32, unsafe { slot.load(Acquire).as_ref() }?))
+    });
+    chunks.flat_map(|(first, chunk)| {
+        (first..).zip(chunk).filter_map(|(fd, descriptor)| {
+            let stream = descriptor.stream.load(Relaxed);
+            (!stream.is_null()).then_some((fd, stream))
+        })
+    })
+}
+
+/// Looks at a descriptor that was not opened under our eyes, or that a parent had before it forked.
+#[cold]
+#[inline(never)]
+fn look(fd: i32) -> Option<&'static Descriptor> {
+    if fd < 0 || thread::current().is_guest() {
+        return None;
+    }
+    life::with_errno_kept(|| {
+        let stat = sys::status(fd)?;
+        let descriptor = place(fd)?;
+        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            descriptor.ignore();
+            return None;
+        }
+        let flags = sys::open_flags(fd)?;
+        if flags & libc::O_PATH != 0 {
+            return None;
+        }
+        let followed = descriptor.follow(fd, None, flags, &stat, true)?;
+        followed.settle(fd);
+        Some(followed)
+    })
+}
+
+/// A descriptor was opened: with this path, if it was given and is absolute. Returns it if it is followed.
+pub fn opened(fd: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descriptor> {
+    // Closed in a way that we did not see.
+    if let (Some(stale), Some(client)) = (forget(fd), life::client()) {
+        client.close_file(stale);
+    }
+    // A file that is made without a name gets the path of its directory.
+    let is_named = flags & libc::O_TMPFILE != libc::O_TMPFILE;
+    let clean = path.filter(|path| is_named && is_clean(path));
+    if clean.is_some_and(Client::is_system) {
+        place(fd)?.ignore();
+        return None;
+    }
+    let stat = sys::status(fd)?;
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || flags & libc::O_PATH != 0 {
+        return None;
+    }
+    let descriptor = place(fd)?;
+    let followed = descriptor.follow(fd, clean, flags, &stat, false)?;
+    followed.flags.fetch_and(!SHARED, Relaxed);
+    // Appending starts at the end, which is where the position will be after the first write.
+    let position = if flags & libc::O_APPEND != 0 {
+        stat.st_size as u64
+    } else {
+        0
+    };
+    followed.position.store(position, Relaxed);
+    Some(followed)
+}
+
+/// An absolute path in which nothing leads elsewhere, links aside.
+fn is_clean(path: &[u8]) -> bool {
+    path.first() == Some(&b'/')
+        && path.len() <= PATH_MAX
+        && !path.windows(2).any(|pair| pair == b"//" || pair == b"/.")
+}
+
+/// Nothing is known of it any more, whatever it was.
+fn forget_quietly(fd: i32) {
+    if let Some(descriptor) = known(fd)
+        && descriptor.state.load(Relaxed) != UNKNOWN
+    {
+        descriptor.stream.store(std::ptr::null_mut(), Relaxed);
+        descriptor.state.store(UNKNOWN, Release);
+    }
+}
+
+/// The descriptor is about to be closed or replaced. Returns the file's entry, if it was followed: to be given back
+/// when the last was said about it.
+pub fn forget(fd: i32) -> Option<FileSlot> {
+    let descriptor = known(fd)?;
+    let slot = (descriptor.state.load(Relaxed) == FOLLOWED
+        && descriptor.incarnation.load(Relaxed) == life::incarnation())
+    .then(|| descriptor.slot());
+    forget_quietly(fd);
+    slot
+}
+
+/// Descriptors from `first` to `last`, as far as anything was kept about them.
+pub fn range(first: u32, last: u32) -> impl Iterator<Item = i32> {
+    let end = (last as usize).saturating_add(1).min(CHUNK * CHUNKS);
+    let is_kept = |fd: &usize| known(*fd as i32).is_some_and(|d| d.state.load(Relaxed) != UNKNOWN);
+    let mut fd = first as usize;
+    std::iter::from_fn(move || {
+        while fd < end {
+            let here = fd;
+            // Chunks that do not exist are passed over as a whole.
+            fd = if known(here as i32).is_none() {
+                (here / CHUNK + 1) * CHUNK
+            } else {
+                here + 1
+            };
+            if is_kept(&here) {
+                return Some(here as i32);
+            }
+        }
+        None
+    })
+}
+
+/// From now on another descriptor has the same position.
+pub fn share(fd: i32) {
+    if let Some(descriptor) = known(fd) {
+        descriptor.flags.fetch_or(SHARED, Relaxed);
+    }
+}
+
+impl Descriptor {
+    fn ignore(&self) {
+        self.stream.store(std::ptr::null_mut(), Relaxed);
+        self.state.store(IGNORED, Release);
+    }
+
+    /// Makes an entry for the file, if its path is one to follow. Without a path the kernel is asked for it.
+    fn follow(
+        &'static self,
+        fd: i32,
+        path: Option<&[u8]>,
+        flags: i32,
+        stat: &libc::stat,
+        inherited: bool,
+    ) -> Option<&'static Descriptor> {
+        let mut buffer = [0; PATH_MAX + 64];
+        let path = match path {
+            Some(path) => path,
+            None => path_of(fd, stat, &mut buffer)?,
+        };
+        if Client::is_system(path) {
+            self.ignore();
+            return None;
+        }
+        let client = life::attached()?;
+        let found = Found {
+            descriptor: fd,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            flags,
+            inherited,
+            path,
+        };
+        let slot = if client.follows(path) {
+            client.open_file(&found)
+        } else {
+            None
+        };
+        let Some(slot) = slot else {
+            self.ignore();
+            return None;
+        };
+        self.fill(slot, flags);
+        Some(self)
+    }
+
+    fn fill(&self, slot: FileSlot, flags: i32) {
+        let append = if flags & libc::O_APPEND != 0 {
+            APPEND
+        } else {
+            0
+        };
+        self.flags.store(SHARED | append, Relaxed);
+        self.file.store(slot.index, Relaxed);
+        self.generation.store(slot.generation, Relaxed);
+        self.incarnation.store(life::incarnation(), Relaxed);
+        self.note.store(0, Relaxed);
+        self.started.store(life::started(), Relaxed);
+        self.state.store(FOLLOWED, Release);
+    }
+
+    /// The file's entry.
+    #[inline(always)]
+    pub fn slot(&self) -> FileSlot {
+        FileSlot {
+            index: self.file.load(Relaxed),
+            generation: self.generation.load(Relaxed),
+        }
+    }
+
+    /// Whether only the kernel knows the position.
+    #[inline(always)]
+    pub fn is_shared(&self) -> bool {
+        self.flags.load(Relaxed) & SHARED != 0 || self.started.load(Relaxed) != life::started()
+    }
+
+    /// Whether writes go to the end of the file.
+    #[inline(always)]
+    pub fn appends(&self) -> bool {
+        self.flags.load(Relaxed) & APPEND != 0
+    }
+
+    /// The flags were changed.
+    pub fn set_append(&self, on: bool) {
+        if on {
+            self.flags.fetch_or(APPEND, Relaxed);
+        } else {
+            self.flags.fetch_and(!APPEND, Relaxed);
+        }
+    }
+
+    /// Where a call that used the position started, after it moved `moved` bytes.
+    #[inline(always)]
+    pub fn advance(&self, fd: i32, moved: u64, writes: bool) -> u64 {
+        if self.is_shared() || writes && self.appends() {
+            return self.settle(fd).1.saturating_sub(moved);
+        }
+        self.position.fetch_add(moved, Relaxed)
+    }
+
+    /// Asks the kernel for the position: what we thought, and what it is.
+    pub fn settle(&self, fd: i32) -> (u64, u64) {
+        let before = self.position.load(Relaxed);
+        match sys::position(fd) {
+            Some(now) => (self.position.swap(now, Relaxed), now),
+            None => (before, before),
+        }
+    }
+
+    /// Where the next write without an offset goes.
+    pub fn next_write(&self, fd: i32) -> u64 {
+        if self.appends() {
+            return sys::status(fd).map_or(0, |stat| stat.st_size as u64);
+        }
+        if self.is_shared() {
+            return self.settle(fd).1;
+        }
+        self.position.load(Relaxed)
+    }
+
+    /// Where the next read or write starts, as far as we know.
+    pub fn position(&self) -> u64 {
+        self.position.load(Relaxed)
+    }
+
+    /// The position was set.
+    pub fn set_position(&self, position: u64) {
+        self.position.store(position, Relaxed);
+    }
+
+    /// A stream writes to it.
+    #[inline(always)]
+    pub fn set_stream(&self, stream: *mut libc::FILE) {
+        if self.stream.load(Relaxed) != stream {
+            self.stream.store(stream, Relaxed);
+        }
+    }
+
+    /// Carries out what the manager noted about the file.
+    #[inline(always)]
+    pub fn heed(&self, client: &Client, fd: i32) {
+        if client.mode().advise
+            && let Some((note, word)) =
+                client.note(self.file.load(Relaxed), self.note.load(Relaxed))
+        {
+            self.note.store(word, Relaxed);
+            advise(fd, note.advice);
+        }
+    }
+}
+
+#[cold]
+fn advise(fd: i32, advice: presagio_arena::Advice) {
+    // SAFETY: no pointers.
+    unsafe {
+        sys::call(
+            libc::SYS_fadvise64,
+            [fd as usize, 0, 0, advice as usize, 0, 0],
+        )
+    };
+}
+
+/// The path of a descriptor, without what the kernel adds to that of a file without a name.
+fn path_of<'a>(fd: i32, stat: &libc::stat, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    write_number(fd as u32, link.get_mut(14..)?);
+    let len = sys::read_link(CStr::from_bytes_until_nul(&link).ok()?, buffer)?;
+    let path = buffer.get(..len)?;
+    if stat.st_nlink == 0 {
+        return Some(path.strip_suffix(b" (deleted)").unwrap_or(path));
+    }
+    Some(path)
+}
+
+/// In decimal, from the left.
+fn write_number(mut number: u32, out: &mut [u8]) {
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    for place in out.iter_mut().take(digits).rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}

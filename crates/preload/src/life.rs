@@ -1,0 +1,324 @@
+//! Whether we are here at all: start, attachment to the arena, fork, and turning off.
+//!
+//! When the program starts, the constructor remembers where the arena is said to be and looks up the real functions.
+//! The first followed file attaches. From then on a page that the kernel wipes in children of fork holds the
+//! *incarnation*: whatever was made in another one (a thread's ring, a file's entry) is another process's.
+
+use crate::{context, memory, real, thread};
+use libc::{c_char, c_int};
+use presagio_arena::{Client, Counter, SITE_SWITCH, SWITCH, VARIABLE, sys};
+use std::ffi::CStr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+/// Before the constructor: nothing is known, everything passes.
+const UNBORN: u32 = 0;
+/// For good.
+const OFF: u32 = 1;
+/// There is an arena to attach to.
+const ARMED: u32 = 2;
+/// A thread is attaching, or failed to in the middle of a fork.
+const ATTACHING: u32 = 3;
+const ATTACHED: u32 = 4;
+
+static PHASE: AtomicU32 = AtomicU32::new(UNBORN);
+/// Which process and thread is attaching: to tell whether it was left behind by a fork, and not to wait for ourselves.
+static ATTACHING_PID: AtomicU32 = AtomicU32::new(0);
+static ATTACHING_TID: AtomicU32 = AtomicU32::new(0);
+
+static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Before there is a page of its own: no incarnation that anything could have.
+static NO_PAGE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// The page that the kernel wipes in children of fork.
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
+/// The last incarnation in this process's history.
+static INCARNATION: AtomicU64 = AtomicU64::new(0);
+/// What the page says while a child of fork finds its feet.
+const BETWEEN: u64 = u64::MAX;
+
+/// Processes that may share positions of descriptors were started this many times.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// The arena's address, as the environment had it when the program started.
+static ADDRESS: Text = Text(std::cell::UnsafeCell::new([0; 64]));
+static ARGUMENTS: AtomicPtr<*const c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Written by the constructor only, before anybody reads it.
+struct Text(std::cell::UnsafeCell<[u8; 64]>);
+// SAFETY: see above; the phase orders both.
+unsafe impl Sync for Text {}
+
+/// Why the library turned itself off, for the manager to say.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub enum Reason {
+    /// The program forbids itself system calls that we would make.
+    Seccomp = 1,
+}
+
+/// Run by the loader before the program, with what `main` will get.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+
+extern "C" fn start(_: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
+    real::find_all();
+    ARGUMENTS.store(arguments.cast_mut(), Relaxed);
+    // SAFETY: the loader passes the environment, a list of strings that ends with a null.
+    let armed = unsafe { read_environment(environment) };
+    PHASE.store(if armed { ARMED } else { OFF }, Release);
+}
+
+/// Run by the loader when the program exits: what streams still hold is written after us.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C-unwind" fn() = crate::stdio::at_exit;
+
+/// Remembers the address; `false` if there is none, or the switch is off.
+unsafe fn read_environment(environment: *const *const c_char) -> bool {
+    let value = |name: &str| {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            variables(environment)
+                .find_map(|text| text.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        }
+    };
+    if value(SWITCH) == Some(b"off") {
+        return false;
+    }
+    let Some(address) = value(VARIABLE) else {
+        return false;
+    };
+    // SAFETY: nobody else runs our code yet, and who will waits for the phase.
+    let kept = unsafe { &mut *ADDRESS.0.get() };
+    if address.is_empty() || address.len() >= kept.len() {
+        return false;
+    }
+    for (to, from) in kept.iter_mut().zip(address) {
+        *to = *from;
+    }
+    true
+}
+
+/// The strings of a list that ends with a null, as the loader makes them.
+unsafe fn variables<'a>(list: *const *const c_char) -> impl Iterator<Item = &'a [u8]> {
+    let at = move |i: usize| {
+        if list.is_null() {
+            return None;
+        }
+        // SAFETY: within the list, since the one before was no null.
+        let text = unsafe { *list.add(i) };
+        // SAFETY: a string that ends with a zero.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+    };
+    (0..).map_while(at)
+}
+
+fn command() -> impl Iterator<Item = &'static [u8]> {
+    // SAFETY: the arguments of main live as long as the process.
+    unsafe { variables(ARGUMENTS.load(Relaxed)) }
+}
+
+/// Whether anything may be watched at all.
+#[inline(always)]
+pub fn is_on() -> bool {
+    PHASE.load(Relaxed) >= ARMED
+}
+
+/// Turns everything off for good.
+pub fn turn_off(reason: Reason) {
+    count_by(Counter::TurnedOff, reason as u64);
+    PHASE.store(OFF, Relaxed);
+}
+
+/// The incarnation, 0 in a child of fork that has not noticed yet.
+#[inline(always)]
+pub fn incarnation() -> u64 {
+    // SAFETY: a page, or a static, that is never unmapped.
+    unsafe { (*PAGE.load(Relaxed)).load(Relaxed) }
+}
+
+/// The arena, if this process is attached to it.
+#[inline(always)]
+pub fn client() -> Option<&'static Client> {
+    // SAFETY: null, or memory that stays and was filled before.
+    unsafe { CLIENT.load(Acquire).as_ref() }
+}
+
+/// The arena, attached to now if need be; `None` if that is impossible or another thread is at it. The child of a fork
+/// becomes a process of its own here.
+#[inline]
+pub fn attached() -> Option<&'static Client> {
+    if PHASE.load(Acquire) == ATTACHED && is_settled(incarnation()) {
+        return client();
+    }
+    attach_slowly()
+}
+
+fn is_settled(incarnation: u64) -> bool {
+    incarnation != 0 && incarnation != BETWEEN
+}
+
+#[cold]
+#[inline(never)]
+fn attach_slowly() -> Option<&'static Client> {
+    match PHASE.load(Acquire) {
+        ATTACHED => after_fork(),
+        ARMED => {
+            // Said before the phase is, so that no other thread takes us for one that a fork left behind.
+            ATTACHING_PID.store(sys::process_id(), Relaxed);
+            let first = PHASE.compare_exchange(ARMED, ATTACHING, AcqRel, Acquire);
+            attach(first.is_ok())
+        }
+        ATTACHING => {
+            let (by, pid) = (ATTACHING_PID.load(Relaxed), sys::process_id());
+            let is_left_behind = by != pid;
+            attach(
+                is_left_behind
+                    && ATTACHING_PID
+                        .compare_exchange(by, pid, AcqRel, Relaxed)
+                        .is_ok(),
+            )
+        }
+        _ => None,
+    }
+}
+
+/// Attaches, if it is for this thread to do so.
+fn attach(is_ours: bool) -> Option<&'static Client> {
+    if !is_ours {
+        return wait_for_another();
+    }
+    ATTACHING_TID.store(sys::thread_id(), Relaxed);
+    let client = try_attach();
+    ATTACHING_TID.store(0, Relaxed);
+    PHASE.store(if client.is_some() { ATTACHED } else { OFF }, Release);
+    client
+}
+
+/// Another thread is attaching, which takes a tenth of a millisecond: waits for it, though not for long, and not in a
+/// signal handler of its own.
+fn wait_for_another() -> Option<&'static Client> {
+    for _ in 0..WAITS_MAX {
+        if PHASE.load(Acquire) == ATTACHED && is_settled(incarnation()) {
+            return client();
+        }
+        if PHASE.load(Acquire) == OFF || ATTACHING_TID.load(Relaxed) == sys::thread_id() {
+            return None;
+        }
+        sys::sleep_ns(WAIT_NS);
+    }
+    None
+}
+
+const WAIT_NS: u32 = 50_000;
+const WAITS_MAX: u32 = 400;
+
+fn try_attach() -> Option<&'static Client> {
+    // SAFETY: written before the phase said that there is an arena; its last byte is zero.
+    let address = CStr::from_bytes_until_nul(unsafe { &*ADDRESS.0.get() }).ok()?;
+    if sys::exists(SITE_SWITCH) {
+        return None;
+    }
+    let page = wiped_page()?;
+    if !context::start() {
+        return None;
+    }
+    let client = keep(Client::attach(address, command()).ok()?)?;
+    let incarnation = INCARNATION.fetch_add(1, Relaxed) + 1;
+    // SAFETY: a page of ours.
+    unsafe { (*page).store(incarnation, Relaxed) };
+    PAGE.store(page, Release);
+    thread::watch_exits();
+    Some(client)
+}
+
+/// A page that the kernel wipes in children of fork, however they came to be.
+fn wiped_page() -> Option<*mut AtomicU64> {
+    let page = memory::zeroed::<[AtomicU64; 512]>()?;
+    let args = [page as usize, 4096, libc::MADV_WIPEONFORK as usize, 0, 0, 0];
+    // SAFETY: a mapping of ours.
+    let result = unsafe { sys::call(libc::SYS_madvise, args) };
+    (result == 0).then_some(page.cast())
+}
+
+fn keep(client: Client) -> Option<&'static Client> {
+    let place = memory::zeroed::<Client>()?;
+    // SAFETY: fresh memory of that size, which stays.
+    unsafe { place.write(client) };
+    CLIENT.store(place, Release);
+    // SAFETY: as above.
+    Some(unsafe { &*place })
+}
+
+/// The first hook in a child of fork: one thread makes the child a process of its own.
+fn after_fork() -> Option<&'static Client> {
+    let page = PAGE.load(Acquire);
+    // SAFETY: a page that stays.
+    let word = unsafe { &*page };
+    if word.compare_exchange(0, BETWEEN, AcqRel, Relaxed).is_err() {
+        return wait_for_another();
+    }
+    ATTACHING_TID.store(sys::thread_id(), Relaxed);
+    let Some(client) = client().and_then(|parent| keep(parent.after_fork(command()))) else {
+        PHASE.store(OFF, Relaxed);
+        return None;
+    };
+    let incarnation = INCARNATION.load(Relaxed) + 1;
+    INCARNATION.store(incarnation, Relaxed);
+    ATTACHING_TID.store(0, Relaxed);
+    word.store(incarnation, Release);
+    Some(client)
+}
+
+/// Whether the process that runs is not the one that attached, although it is in its memory. One that noticed being forked is
+/// attached by itself.
+#[cold]
+pub fn is_another_process() -> bool {
+    is_settled(incarnation()) && client().is_some_and(|client| client.pid() != sys::process_id())
+}
+
+/// A process is about to start that will share descriptors with this one: from now on only the kernel knows the positions
+/// of those that are open.
+pub fn process_starts() {
+    STARTED.fetch_add(1, Relaxed);
+}
+
+/// How many processes were started; a position is our own while this stays the same.
+#[inline(always)]
+pub fn started() -> u32 {
+    STARTED.load(Relaxed)
+}
+
+/// Counts one more, if we are attached.
+pub fn count(counter: Counter) {
+    count_by(counter, 1);
+}
+
+/// Adds to a counter, if we are attached: a child of fork that has not noticed yet would add to its parent's.
+fn count_by(counter: Counter, by: u64) {
+    if let Some(client) = client()
+        && is_settled(incarnation())
+    {
+        client.count(counter, by);
+    }
+}
+
+/// Keeps `errno` as it is while `f` runs, which may call into the C library.
+pub fn with_errno_kept<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let result = f();
+        *errno = kept;
+        result
+    }
+}
+
+/// What `errno` says.
+pub fn errno() -> i32 {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() }
+}

@@ -1,0 +1,89 @@
+//! The end of a program: the C library writes what its streams still hold after the last of our code has run. So it is said
+//! before it happens. From then on, whatever is put into a stream is told at once: it will be written too.
+
+use super::stream::{Before, Did, Inside, flushes_at};
+use crate::watch::Watch;
+use crate::{descriptors, life, thread};
+use libc::FILE;
+use presagio_arena::{Record, sys};
+use presagio_core::Action;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether all that streams held was told.
+#[inline(always)]
+pub fn has_begun() -> bool {
+    BEGUN.load(Relaxed)
+}
+
+/// Run by the loader when the program exits, before the C library flushes its streams.
+pub extern "C-unwind" fn at_exit() {
+    if !life::is_on() || thread::current().is_guest() {
+        return;
+    }
+    life::with_errno_kept(|| {
+        for (fd, stream) in descriptors::with_streams() {
+            tell_pending(fd, stream);
+        }
+        BEGUN.store(true, Relaxed);
+        if let Some(client) = life::client() {
+            client.exiting();
+        }
+    });
+}
+
+fn tell_pending(fd: i32, stream: *mut FILE) {
+    let Some(inside) = copy(stream).filter(|inside| inside.is_on(fd)) else {
+        return;
+    };
+    let pending = inside.pending();
+    if pending == 0 {
+        return;
+    }
+    let Some(watch) = Watch::begin(fd) else {
+        return;
+    };
+    let end = flushes_at(&inside, watch.descriptor, fd).saturating_add(pending as u64);
+    watch.placed_with(Action::Write, end, pending, Record::AT_EXIT);
+    watch.descriptor.set_position(end);
+}
+
+/// A copy of a stream that another thread may have closed meanwhile: the kernel says so instead of a crash.
+fn copy(stream: *mut FILE) -> Option<Inside> {
+    let mut copy = MaybeUninit::<Inside>::uninit();
+    let local = libc::iovec {
+        iov_base: copy.as_mut_ptr().cast(),
+        iov_len: size_of::<Inside>(),
+    };
+    let remote = libc::iovec {
+        iov_base: stream.cast(),
+        iov_len: size_of::<Inside>(),
+    };
+    let args = [
+        sys::process_id() as usize,
+        &raw const local as usize,
+        1,
+        &raw const remote as usize,
+        1,
+        0,
+    ];
+    // SAFETY: the kernel writes into the copy, and reads only what it can.
+    let result = unsafe { sys::call(libc::SYS_process_vm_readv, args) };
+    // SAFETY: filled completely, with numbers.
+    (result == size_of::<Inside>() as isize).then(|| unsafe { copy.assume_init() })
+}
+
+/// Something was put into a stream after all was told.
+#[cold]
+pub fn put(before: &Before, did: Did) {
+    let Did::Put(n) = did else {
+        return;
+    };
+    if let Some(watch) = Watch::begin(before.fd()) {
+        let end = watch.descriptor.position().saturating_add(n as u64);
+        watch.placed_with(Action::Write, end, n, Record::AT_EXIT);
+        watch.descriptor.set_position(end);
+    }
+}

@@ -1,0 +1,574 @@
+//! Every trap that a library in other people's processes can fall into, with a small program for each (`tests/c`).
+
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use common::*;
+use presagio_arena::{
+    Advice, Arena, ArenaOptions, Counter, Message, Mode, Note, PathFilter, Record,
+};
+use presagio_core::Action;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+/// Compiles a program and runs it in a directory of its own, watched.
+fn run(source: &str, args: &[&str]) -> (Dir, String, Report) {
+    let bin = Dir::new();
+    let program = compile(&bin, source, &[]);
+    let dir = Dir::new();
+    let (output, report) = watch(command(&dir, program, args));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    (dir, printed, report)
+}
+
+/// Compiles a program, runs it under strace, and demands that not a byte is told wrongly.
+fn run_exactly(source: &str, args: &[&str], least: u64) -> Report {
+    let bin = Dir::new();
+    let program = compile(&bin, source, &[]);
+    let dir = Dir::new();
+    let (agreement, report) = compare_with_strace(&dir, &command(&dir, program, args));
+    check_sane(&report);
+    agreement.check_exact(least);
+    report
+}
+
+fn text(dir: &Dir, name: &str) -> String {
+    String::from_utf8(std::fs::read(dir.file(name)).unwrap()).unwrap()
+}
+
+/// The bytes that were written to files of this name.
+fn written(report: &Report, name: &str) -> i64 {
+    report
+        .places(name, Action::Write)
+        .iter()
+        .map(|place| place.1)
+        .sum()
+}
+
+fn shared_library(dir: &Dir, source: &str) -> String {
+    compile(dir, source, &["-shared", "-fPIC"])
+        .display()
+        .to_string()
+}
+
+#[test]
+fn a_library_that_starts_before_ours_and_stands_in_front_of_the_same_function_works_on_either_side()
+{
+    let bin = Dir::new();
+    let (early, plain) = (
+        shared_library(&bin, "early.c"),
+        compile(&bin, "plain.c", &[]),
+    );
+    let ours = library().display().to_string();
+    let run = |preload: &str| {
+        let dir = Dir::new();
+        let manager = Manager::start();
+        let mut command = command(&dir, &plain, &[]);
+        manager.preload(&mut command);
+        let output = succeed(command.env("LD_PRELOAD", preload));
+        (output.stdout, dir.contents(), manager.finish())
+    };
+    let without = run(&early);
+    for preload in [format!("{early}:{ours}"), format!("{ours}:{early}")] {
+        let with = run(&preload);
+        assert!(without.0 == with.0 && without.1 == with.1, "{preload}");
+        check_sane(&with.2);
+        assert_eq!(written(&with.2, "/work"), 18_890);
+    }
+}
+
+#[test]
+fn an_allocator_that_does_io_is_not_entered_from_inside() {
+    let bin = Dir::new();
+    let (allocator, plain) = (
+        shared_library(&bin, "allocator.c"),
+        compile(&bin, "plain.c", &[]),
+    );
+    let ours = library().display().to_string();
+    let run = |preload: &str| {
+        let dir = Dir::new();
+        let manager = Manager::start();
+        let mut command = command(&dir, &plain, &[]);
+        manager.preload(&mut command);
+        let output = succeed(command.env("LD_PRELOAD", preload));
+        (output.stdout, dir.contents(), manager.finish())
+    };
+    let without = run(&allocator);
+    for preload in [format!("{allocator}:{ours}"), format!("{ours}:{allocator}")] {
+        let with = run(&preload);
+        assert_eq!(without.0, with.0);
+        // The allocations of the program itself, not one more.
+        assert!(without.1 == with.1, "{preload}");
+        check_sane(&with.2);
+    }
+}
+
+#[test]
+fn signal_handlers_may_write_in_the_middle_of_anything() {
+    for mode in ["own", "alt"] {
+        let (_dir, printed, report) = run("signals.c", &[mode]);
+        let (handled, size) = printed.trim().split_once(' ').unwrap();
+        let handled: i64 = handled.parse().unwrap();
+        assert_eq!(size.parse::<i64>().unwrap(), handled * 8);
+        check_sane(&report);
+        // Those that interrupted the writing of a record are counted, and not one place is wrong.
+        let missed = report.counter(Counter::Interrupted) as i64;
+        let places = report.places("/handled", Action::Write);
+        assert!(places.len() as i64 <= handled);
+        assert!(
+            places.len() as i64 >= handled - missed,
+            "{mode}: {} of {handled}, {missed} missed",
+            places.len()
+        );
+        assert!(places.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(places.iter().all(|place| place.0 % 8 == 0));
+    }
+}
+
+#[test]
+fn a_signal_handler_may_jump_out_of_anything() {
+    let (_dir, printed, report) = run("signals.c", &["jump"]);
+    let handled: usize = printed.split(' ').next().unwrap().parse().unwrap();
+    // Watching goes on after a jump out of our own code.
+    assert!(report.of("/main", Action::Write).count() >= 10_000);
+    assert!(report.of("/handled", Action::Write).count() >= handled / 2);
+}
+
+#[test]
+fn forks_of_a_program_with_threads_are_processes_of_their_own() {
+    let (dir, _, report) = run("forks.c", &[]);
+    for child in 0..40 {
+        let name = format!("/child{child}");
+        assert_eq!(text(&dir, &name[1..]).len(), 1003);
+        assert_eq!(written(&report, &name), 1003, "{name}");
+        let pids: std::collections::HashSet<u32> = report
+            .of(&name, Action::Write)
+            .map(|seen| seen.origin.pid)
+            .collect();
+        assert_eq!(pids.len(), 1);
+    }
+    for thread in 0..4 {
+        let name = format!("/thread{thread}");
+        assert_eq!(written(&report, &name), text(&dir, &name[1..]).len() as i64);
+    }
+    // The first ones may come before any thread has opened its file.
+    assert!((1..=40).contains(&report.counter(Counter::Forks)));
+}
+
+#[test]
+fn positions_that_processes_share_are_right_in_each() {
+    let report = run_exactly("shared.c", &[], 20 * 19);
+    assert_eq!(report.counter(Counter::Spawns), 20);
+}
+
+#[test]
+fn children_of_vfork_change_nothing_for_their_parent() {
+    let (dir, _, report) = run("vforks.c", &[]);
+    assert_eq!(text(&dir, "a"), "aaaa".repeat(20));
+    assert_eq!(text(&dir, "b"), "bb".repeat(20));
+    assert_eq!(text(&dir, "child"), "more\n".repeat(10));
+    let every = |len: u64| (0..20).map(|i| (i * len, len as i64)).collect::<Vec<_>>();
+    assert_eq!(report.places("/a", Action::Write), every(4));
+    assert_eq!(report.places("/b", Action::Write), every(2));
+    assert_eq!(written(&report, "/child"), 50);
+    check_sane(&report);
+}
+
+#[test]
+fn children_that_share_memory_by_clone_change_nothing_for_their_parent() {
+    let (_dir, _, report) = run("guests.c", &[]);
+    let every = |len: u64| (0..20).map(|i| (i * len, len as i64)).collect::<Vec<_>>();
+    assert_eq!(report.places("/a", Action::Write), every(4));
+    assert_eq!(report.places("/b", Action::Write), every(2));
+    check_sane(&report);
+}
+
+#[test]
+fn closing_everything_closes_nothing_of_ours() {
+    let (_dir, _, report) = run("closeall.c", &[]);
+    for name in ["/one1", "/two2", "/tri3", "/for4"] {
+        assert_eq!(report.places(name, Action::Write), [(0, 4)], "{name}");
+        assert_eq!(report.places(name, Action::Read), [(0, 4)], "{name}");
+        assert_eq!(report.of(name, Action::Close).count(), 1, "{name}");
+    }
+    assert_eq!(report.places("/fiv5", Action::Write), [(0, 4), (4, 4)]);
+    check_sane(&report);
+}
+
+#[test]
+fn duplicates_share_their_position() {
+    run_exactly("dups.c", &[], 60);
+}
+
+#[test]
+fn appended_bytes_are_where_the_kernel_put_them() {
+    run_exactly("append.c", &[], 30_000);
+}
+
+#[test]
+fn errno_is_the_real_calls() {
+    let (_dir, _, report) = run("errnos.c", &[]);
+    check_sane(&report);
+    // Failures are told with their reason.
+    assert!(
+        report
+            .of("/a", Action::Read)
+            .any(|seen| seen.operation.result == -14)
+    );
+}
+
+#[test]
+fn cancelled_threads_leave_nothing_locked() {
+    let (dir, _, report) = run("cancels.c", &[]);
+    // Of each of the twenty that were cancelled inside a write, that one may be missing.
+    let (seen, real) = (
+        written(&report, "/stream"),
+        text(&dir, "stream").len() as i64,
+    );
+    assert!(seen <= real && seen >= real - 20 * 4096, "{seen} of {real}");
+    assert!(report.of("/file", Action::Write).count() >= 60);
+}
+
+#[test]
+fn the_smallest_of_stacks_is_enough() {
+    let (_dir, _, report) = run("tiny.c", &[]);
+    for thread in 0..10 {
+        assert_eq!(written(&report, &format!("/tiny{thread}")), 500);
+    }
+    check_sane(&report);
+}
+
+#[test]
+fn sixty_four_threads_lose_nothing() {
+    let (_dir, _, report) = run("threads.c", &[]);
+    check_sane(&report);
+    let mut places = report.places("/common", Action::Write);
+    places.sort_unstable();
+    let all: Vec<(u64, i64)> = (0..64 * 200).map(|i| (i * 100, 100)).collect();
+    assert!(places == all);
+    for thread in 0..64 {
+        assert_eq!(written(&report, &format!("/own{thread}")), 20_000);
+    }
+    assert_eq!(report.of("/common", Action::Read).count(), 64 * 200 + 300);
+}
+
+#[test]
+fn a_chain_of_programs_is_followed_from_one_to_the_next() {
+    let report = run_exactly("execs.c", &[], 150);
+    let images: std::collections::HashSet<u32> =
+        report.seen.iter().map(|s| s.origin.image).collect();
+    assert_eq!(images.len(), 11);
+}
+
+#[test]
+fn a_killed_program_leaves_all_that_it_did() {
+    let bin = Dir::new();
+    let program = compile(&bin, "killed.c", &[]);
+    let dir = Dir::new();
+    let manager = Manager::start();
+    let mut command = command(&dir, program, &[]);
+    manager.preload(&mut command);
+    let status = command.status().unwrap();
+    assert_eq!(status.signal(), Some(9));
+    let report = manager.finish();
+    assert_eq!(written(&report, "/written"), 10_000);
+    assert_eq!(written(&report, "/stream"), 0);
+}
+
+#[test]
+fn streams_of_all_kinds_work_and_those_without_a_file_are_left_alone() {
+    let bin = Dir::new();
+    let program = compile(&bin, "streams.c", &[]);
+    let plain = Dir::new();
+    let printed = succeed(&mut command(&plain, &program, &[])).stdout;
+    let dir = Dir::new();
+    let (output, report) = watch(command(&dir, &program, &[]));
+    assert_eq!(output.stdout, printed);
+    assert_eq!(dir.contents(), plain.contents());
+    for (name, bytes) in dir.contents() {
+        let name = format!("/{}", name.display());
+        assert_eq!(written(&report, &name), bytes.len() as i64, "{name}");
+    }
+    check_sane(&report);
+    let dir = Dir::new();
+    let (agreement, _) = compare_with_strace(&dir, &command(&dir, &program, &[]));
+    agreement.check_exact(8000);
+}
+
+#[test]
+fn what_streams_hold_when_a_program_ends_is_told() {
+    let report = run_exactly("atexits.c", &[], 8000);
+    assert!(
+        report
+            .of("/f", Action::Write)
+            .any(|s| s.operation.flags & Record::AT_EXIT != 0)
+    );
+    // The same for standard output, where that is a file.
+    let bin = Dir::new();
+    let program = compile(&bin, "atexits.c", &[]);
+    let dir = Dir::new();
+    let (_, report) = watch(script(&dir, &format!("{} > out", program.display())));
+    assert_eq!(report.places("/out", Action::Write), [(0, 19)]);
+}
+
+#[test]
+fn any_mixture_of_calls_on_streams_is_told_byte_by_byte() {
+    let bin = Dir::new();
+    let program = compile(&bin, "mixes.c", &[]);
+    for seed in ["1", "2", "3"] {
+        let plain = Dir::new();
+        succeed(&mut command(&plain, &program, &[seed]));
+        let dir = Dir::new();
+        let (agreement, report) = compare_with_strace(&dir, &command(&dir, &program, &[seed]));
+        assert!(dir.contents() == plain.contents());
+        check_sane(&report);
+        agreement.check(1 << 20);
+    }
+}
+
+#[test]
+fn libraries_that_come_and_go_are_followed() {
+    let bin = Dir::new();
+    let (loaded, program) = (
+        shared_library(&bin, "loaded.c"),
+        compile(&bin, "dlopens.c", &[]),
+    );
+    let dir = Dir::new();
+    let (_, report) = watch(command(&dir, program, &[&loaded]));
+    assert_eq!(written(&report, "/loaded"), 140);
+    assert_eq!(written(&report, "/worked"), 140);
+    check_sane(&report);
+}
+
+#[test]
+fn a_program_that_forbids_itself_system_calls_is_let_go() {
+    let (dir, _, report) = run("sandboxed.c", &[]);
+    assert_eq!(text(&dir, "sandboxed"), "beforafter");
+    assert_eq!(written(&report, "/sandboxed"), 6);
+    assert_eq!(report.counter(Counter::TurnedOff), 1);
+}
+
+#[test]
+fn what_cannot_be_seen_is_counted_and_does_not_lead_astray() {
+    let (_dir, _, report) = run("rawcalls.c", &[]);
+    assert_eq!(report.places("/raw", Action::Write), [(0, 10), (110, 10)]);
+    assert_eq!(report.counter(Counter::RawCalls), 1);
+    assert_eq!(report.counter(Counter::IoUring), 1);
+}
+
+#[test]
+fn vectored_flagged_asynchronous_and_copying_calls_are_told() {
+    let bin = Dir::new();
+    let program = compile(&bin, "vectors.c", &[]);
+    let dir = Dir::new();
+    let (agreement, report) = compare_with_strace(&dir, &command(&dir, program, &[]));
+    check_sane(&report);
+    // The reader of strace's output does not know of RWF_APPEND, which wrote 3000 bytes.
+    assert_eq!(
+        (agreement.ours, agreement.both + 3000),
+        (agreement.strace, agreement.strace)
+    );
+    let places = |name, action| report.places(name, action);
+    assert_eq!(
+        places("/vectors", Action::Write),
+        [
+            (0, 3500),
+            (10_000, 3500),
+            (3500, 3500),
+            (13_500, 3000),
+            (20_000, 700)
+        ]
+    );
+    assert_eq!(report.of("/vectors", Action::Allocate).count(), 1);
+    assert_eq!(report.of("/vectors", Action::Sync).count(), 3);
+    assert_eq!(
+        report
+            .of("/vectors", Action::Truncate)
+            .next()
+            .unwrap()
+            .operation
+            .offset,
+        39_000
+    );
+    assert_eq!(report.counter(Counter::MappedBytes), 8192);
+}
+
+#[test]
+fn a_static_program_runs_and_nothing_is_seen() {
+    let bin = Dir::new();
+    let program = compile(&bin, "plain.c", &["-static"]);
+    let dir = Dir::new();
+    let (output, report) = watch(command(&dir, program, &[]));
+    assert_eq!(output.stdout, b"18890\n");
+    assert!(report.seen.is_empty() && report.processes.is_empty());
+}
+
+#[test]
+fn call_stacks_tell_calls_apart_and_have_frames() {
+    let (_dir, _, report) = run("calls.c", &[]);
+    let contexts: Vec<u64> = report
+        .of("/calls", Action::Write)
+        .map(|s| s.operation.context)
+        .collect();
+    assert_eq!(contexts.len(), 30);
+    // Left and right have the same frame but two calls; the third call is from another line.
+    assert_ne!(contexts[0], contexts[1]);
+    assert_ne!(contexts[0], contexts[2]);
+    for (i, context) in contexts.iter().enumerate() {
+        assert_eq!(*context, contexts[i % 3]);
+        let frames = &report.contexts[context];
+        assert!(frames.len() >= 3, "{frames:?}");
+        assert!(frames[0].contains("/calls+"), "{frames:?}");
+    }
+}
+
+#[test]
+fn a_full_arena_costs_records_and_nothing_else() {
+    for slots in [1, 4] {
+        let bin = Dir::new();
+        let program = compile(&bin, "threads.c", &[]);
+        let dir = Dir::new();
+        // Nobody reads it.
+        let arena = Arena::create(&ArenaOptions {
+            slots,
+            records: 128,
+            files: 16,
+            processes: 1,
+            ..ArenaOptions::default()
+        })
+        .unwrap();
+        let mut command = command(&dir, program, &[]);
+        command
+            .env("LD_PRELOAD", library())
+            .env(presagio_arena::VARIABLE, arena.address());
+        succeed(&mut command);
+        assert_eq!(dir.contents().len(), 65);
+        let losses = arena.losses();
+        assert!(losses.no_slot > 0 && losses.no_file > 0, "{losses:?}");
+        // The one slot is the first thread's, which does little.
+        assert_eq!(losses.dropped > 0, slots > 1, "{losses:?}");
+    }
+}
+
+#[test]
+fn a_dead_manager_is_not_missed() {
+    let bin = Dir::new();
+    let program = compile(&bin, "plain.c", &[]);
+    let addresses = [
+        "/proc/1/fd/987",
+        "/proc/self/fd/0",
+        "/nonexistent",
+        "",
+        &"x".repeat(5000),
+    ];
+    for address in addresses {
+        let dir = Dir::new();
+        let mut command = command(&dir, &program, &[]);
+        command
+            .env("LD_PRELOAD", library())
+            .env(presagio_arena::VARIABLE, address);
+        assert_eq!(succeed(&mut command).stdout, b"18890\n");
+    }
+    // One that dies while the program runs, although a complete trace was wanted.
+    let program = compile(&bin, "slow.c", &[]);
+    let dir = Dir::new();
+    let arena = Arena::create(&ArenaOptions {
+        records: 128,
+        mode: complete(),
+        ..ArenaOptions::default()
+    })
+    .unwrap();
+    let mut command = command(&dir, program, &[]);
+    command
+        .env("LD_PRELOAD", library())
+        .env(presagio_arena::VARIABLE, arena.address());
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    drop(arena);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_switch_turns_everything_off() {
+    let bin = Dir::new();
+    let program = compile(&bin, "plain.c", &[]);
+    let dir = Dir::new();
+    let mut command = command(&dir, program, &[]);
+    command.env(presagio_arena::SWITCH, "off");
+    let (output, report) = watch(command);
+    assert_eq!(output.stdout, b"18890\n");
+    assert!(report.seen.is_empty() && report.processes.is_empty());
+}
+
+#[test]
+fn only_files_that_the_globs_allow_are_followed() {
+    let dir = Dir::new();
+    let filter = PathFilter::new([b"*.keep".as_slice()], [b"*/not.keep".as_slice()]).unwrap();
+    let manager = Manager::with(&ArenaOptions {
+        filter,
+        ..ArenaOptions::default()
+    });
+    let mut command = script(&dir, "echo x > a.keep; echo y > not.keep; echo z > other");
+    manager.preload(&mut command);
+    succeed(&mut command);
+    let report = manager.finish();
+    assert!(!report.seen.is_empty());
+    assert!(
+        report
+            .seen
+            .iter()
+            .all(|seen| seen.path.ends_with("/a.keep"))
+    );
+}
+
+#[test]
+fn a_note_of_the_manager_is_carried_out_once() {
+    let bin = Dir::new();
+    let program = compile(&bin, "slow.c", &[]);
+    let dir = Dir::new();
+    let mode = Mode {
+        advise: true,
+        ..Mode::default()
+    };
+    let mut arena = Arena::create(&ArenaOptions {
+        mode,
+        ..ArenaOptions::default()
+    })
+    .unwrap();
+    let log = dir.file("log");
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-qq", "-e", "trace=fadvise64", "-o"])
+        .arg(&log)
+        .arg("-E")
+        .arg(format!("LD_PRELOAD={}", library().display()))
+        .arg("-E")
+        .arg(format!("{}={}", presagio_arena::VARIABLE, arena.address()))
+        .arg(program)
+        .current_dir(dir.path());
+    let mut child = command.spawn().unwrap();
+    let mut noted = 0;
+    while child.try_wait().unwrap().is_none() {
+        let mut opened = Vec::new();
+        arena.drain(|_, message| {
+            if let Message::Operation(operation) = message
+                && operation.action == Action::Open
+            {
+                opened.push((operation.file, operation.generation));
+            }
+        });
+        for (file, generation) in opened {
+            let note = Note {
+                advice: Advice::Random,
+                region: 0,
+                serial: 1,
+            };
+            noted += i32::from(arena.leave_note(file, generation, note));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(noted, 1);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert_eq!(log.matches("POSIX_FADV_RANDOM) = 0").count(), 1, "{log}");
+}
