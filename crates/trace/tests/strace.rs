@@ -566,3 +566,20 @@ fn progress_reaches_the_end() {
     let (done, total) = reader.progress();
     assert_eq!(Some(done), total);
 }
+
+/// git renames what it wrote, and writes another file of the old name.
+#[test]
+fn a_file_that_gets_the_name_of_a_renamed_one_is_followed() {
+    let trace = read(
+        "7 1.0 openat(AT_FDCWD</w>, \"a\", O_WRONLY|O_CREAT, 0644) = 3</w/a> <0.000010>\n\
+         7 1.1 write(3</w/a>, \"x\"..., 10) = 10 <0.000010>\n\
+         7 1.2 rename(\"/w/a\", \"/w/b\") = 0 <0.000010>\n\
+         7 1.3 write(3</w/b>, \"x\"..., 10) = 10 <0.000010>\n\
+         7 1.4 openat(AT_FDCWD</w>, \"a\", O_WRONLY|O_CREAT, 0644) = 4</w/a> <0.000010>\n\
+         7 1.5 write(4</w/a>, \"x\"..., 5) = 5 <0.000010>\n\
+         7 1.6 write(4</w/a>, \"x\"..., 5) = 5 <0.000010>\n",
+    );
+    let writes = trace.events.iter().filter(|e| e.action == Action::Write);
+    let offsets: Vec<u64> = writes.map(|e| e.offset).collect();
+    assert_eq!(offsets, [0, 10, 0, 5]);
+}

@@ -226,7 +226,12 @@ impl World {
         let known = self.files.get(open.file.0 as usize)?;
         match target {
             Target::Unsaid => Some(open),
-            Target::Path(path) => (known.path[..] == path[..]).then_some(open),
+            Target::Path(path) => {
+                // A file keeps its number when it is renamed, and one that gets the old name then has it too.
+                let named =
+                    known.path[..] == path[..] || self.ids.get(&path[..]) == Some(&open.file);
+                named.then_some(open)
+            }
             Target::Other => None,
         }
     }
