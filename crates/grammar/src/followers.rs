@@ -15,6 +15,9 @@ use crate::series::SeriesAhead;
 use crate::store::{COUNT_MAX, RULE, START, Store, is_rule, rule_of_value};
 use smallvec::SmallVec;
 
+/// So many symbols are passed at most on the way from places to the rules they are in.
+const STEPS_MAX: usize = 1 << 14;
+
 /// So many places are looked for at least.
 const REACH_MIN: usize = 4;
 
@@ -126,11 +129,12 @@ impl Followers {
             mode: self.mode,
         };
         let mut found = std::mem::take(&mut self.spare);
+        let mut steps = STEPS_MAX;
         for node in store.all_of(store.value(last)) {
             if let Some(frame) = walk.occurrence(node, last) {
-                walk.climb(frame, self.reach, &mut self.path, &mut found);
+                walk.climb(frame, self.reach, &mut steps, &mut self.path, &mut found);
             }
-            if found.len() >= self.reach {
+            if found.len() >= self.reach || steps == 0 {
                 break;
             }
         }
@@ -166,7 +170,8 @@ impl Followers {
             // Those that are left share what is certain: that one of them is right.
             let total: f64 = self.list.iter().map(|f| f.weight).sum();
             if total > 0.0 {
-                self.list.iter_mut().for_each(|f| f.weight /= total);
+                let weights = self.list.iter_mut().map(|f| &mut f.weight);
+                weights.for_each(|weight| *weight = positive(*weight / total));
             }
         }
         if self.list.len() > self.max {
@@ -358,7 +363,7 @@ impl Followers {
             }
             // Each repetition of the outer one has its own range; the first stays with this follower. There may be
             // very many, and no more than the limit would be kept anyway.
-            let share = follower.weight / (f64::from(outer.hi - outer.lo) + 1.0);
+            let share = positive(follower.weight / (f64::from(outer.hi - outer.lo) + 1.0));
             let range = |repetition: u32| Frame {
                 lo: within(repetition, nested.lo),
                 hi: within(repetition, nested.hi),
@@ -388,16 +393,22 @@ impl Followers {
     }
 
     /// Whether every follower is a chain of places that are there, each in the rule before it.
-    pub(crate) fn verify(&self, store: &Store) -> Result<(), String> {
+    /// `homes` are the rules that nodes are in.
+    pub(crate) fn verify(&self, store: &Store, homes: &[u32]) -> Result<(), String> {
         let mut followers = self.list.iter();
-        followers.try_for_each(|follower| self.verify_chain(store, &follower.frames))
+        followers.try_for_each(|follower| self.verify_chain(store, homes, &follower.frames))
     }
 
     /// The same of one chain.
-    pub(crate) fn verify_chain(&self, store: &Store, frames: &[Frame]) -> Result<(), String> {
+    pub(crate) fn verify_chain(
+        &self,
+        store: &Store,
+        homes: &[u32],
+        frames: &[Frame],
+    ) -> Result<(), String> {
         let mut value = RULE | START;
         for frame in frames {
-            let lost = !store.is_live(frame.node) || RULE | store.rule_of(frame.node) != value;
+            let lost = !store.is_live(frame.node) || RULE | homes[frame.node as usize] != value;
             if lost {
                 return Err(format!("a follower is lost: {frames:?}"));
             }
@@ -413,6 +424,11 @@ impl Followers {
         }
         Ok(())
     }
+}
+
+/// A weight that has become less. It does not vanish: the place is one that was seen.
+fn positive(weight: f64) -> f64 {
+    weight.max(f64::MIN_POSITIVE)
 }
 
 /// The terminal that a chain ends with.
@@ -472,7 +488,7 @@ impl Walk<'_> {
             let (again, over) = self.after(frame);
             if let Some((frame, share)) = again {
                 if over == 0.0 {
-                    follower.weight *= share;
+                    follower.weight = positive(follower.weight * share);
                     frames.push(frame);
                     self.descend(frames);
                     return true;
@@ -480,13 +496,13 @@ impl Walk<'_> {
                 let mut frames = Frames::from_slice(frames);
                 frames.push(frame);
                 self.descend(&mut frames);
-                let weight = follower.weight * share;
+                let weight = positive(follower.weight * share);
                 branches.push(Follower { frames, weight });
             }
             if over == 0.0 {
                 return false;
             }
-            follower.weight *= over;
+            follower.weight = positive(follower.weight * over);
             let next = self.store.node(frame.node).next;
             if !Store::is_end(next) {
                 frames.push(self.enter(next));
@@ -605,12 +621,22 @@ impl Walk<'_> {
         Some(Frame { node, lo, hi, pass })
     }
 
-    /// Adds the chains that lead from the start rule to a place, the newest first, until there are `max`.
-    fn climb(self, frame: Frame, max: usize, path: &mut Vec<Frame>, out: &mut Vec<Follower>) {
+    /// Adds the chains that lead from the start rule to a place, the newest first, until there are `max`, or no
+    /// steps are left.
+    fn climb(
+        self,
+        frame: Frame,
+        max: usize,
+        steps: &mut usize,
+        path: &mut Vec<Frame>,
+        out: &mut Vec<Follower>,
+    ) {
         path.clear();
         path.push(frame);
         while let Some(top) = path.last() {
-            let rule = self.store.rule_of(top.node);
+            let Some(rule) = self.store.rule_of(top.node, steps) else {
+                return;
+            };
             if let Some(instance) = self.store.newest(RULE | rule) {
                 path.push(self.anywhere(instance));
                 continue;
@@ -887,7 +913,7 @@ mod tests {
         let e = terminal(&mut store, 'e');
         let cubed = store
             .all_of(d)
-            .find(|n| store.rule_of(*n) == START)
+            .find(|n| store.node(*n).is_in_start())
             .unwrap();
         store.set_count(cubed, 3);
         let mut followers = Followers::new(Mode::Exact, 32);
@@ -900,12 +926,42 @@ mod tests {
             walk.climb(
                 walk.anywhere(node),
                 32,
+                &mut 100,
                 &mut Vec::new(),
                 &mut followers.list,
             );
         }
         let predictions = followers.predictions(store);
         assert_eq!(predictions, [('d'.into(), 5.0), ('e'.into(), 1.0)]);
+    }
+
+    /// S → A A, A is long: near its ends places are found, in its middle no longer than is worth it.
+    #[test]
+    fn the_way_to_the_start_rule_is_not_looked_for_without_end() {
+        let mut store = Store::new(Mode::Exact);
+        let rule = store.add_rule();
+        let length = 4 * STEPS_MAX as u32;
+        for value in 0..length {
+            let last = store.rule(rule).last;
+            store.insert(last, RULE | rule, value, false);
+        }
+        for value in [RULE | rule, RULE | rule] {
+            let last = store.rule(START).last;
+            store.insert(last, RULE | START, value, true);
+        }
+        let store = &store;
+        let mode = Mode::Exact;
+        let climb = |symbol: u32| {
+            let (mut steps, mut found) = (STEPS_MAX, Vec::new());
+            let node = store.newest(symbol).unwrap();
+            let walk = Walk { store, mode };
+            let frame = walk.anywhere(node);
+            walk.climb(frame, 32, &mut steps, &mut Vec::new(), &mut found);
+            (steps, found.len())
+        };
+        assert_eq!(climb(10), (STEPS_MAX - 11, 2));
+        assert_eq!(climb(length - 1), (STEPS_MAX - 1, 2));
+        assert_eq!(climb(length / 2), (0, 0));
     }
 
     /// A rule of one symbol, a⁷, that stands there two thousand million times, becomes that symbol.

@@ -10,16 +10,19 @@
 //! Work that remains to be looked at is in lists, not in the call stack: what has been changed meanwhile is
 //! recognised when its turn comes, and to look at a symbol once too often does no harm.
 
+use crate::fold::TRIAL_MIN;
 use crate::followers::{Cursor, Followers, ends_repetition};
 use crate::glide::Glide;
-use crate::store::{GAP_VALUE, RULE, START, Store, is_rule, rule_of_value};
-use smallvec::SmallVec;
+use crate::store::{GAP_VALUE, NONE, RULE, START, Store, is_rule, rule_of_value};
 
 /// So many rules deep a symbol is looked for at the end of another one, lest it take for ever in odd grammars.
 const DEPTH_MAX: usize = 64;
 
 /// However many are asked for, no grammar gets more symbols than this.
 pub(crate) const SYMBOLS_MAX: usize = 1 << 25;
+
+/// However many are asked for, no more places are followed: each costs at every symbol.
+pub(crate) const FOLLOWERS_MAX: usize = 1 << 12;
 
 /// Stands where part of the input is missing, see [`Grammar::lose_track`]. It is never predicted.
 pub const GAP: u32 = u32::MAX;
@@ -34,7 +37,9 @@ pub enum Mode {
     Exact,
     /// Symbols and their repetitions are one, however many they are: a loop is one symbol whatever its trip
     /// count, and the counts are a series of their own. The grammar of a program with loops stays small; the
-    /// input cannot be had back from it.
+    /// input cannot be had back from it. A loop that may not run at all is two ways through what is around it: if
+    /// several such loops are nested, or stand in one another's neighbourhood, each combination that comes is learned,
+    /// and the grammar grows with their number.
     Folding,
 }
 
@@ -56,12 +61,6 @@ impl Default for Limits {
     }
 }
 
-/// So many different trip counts of one loop are more than a program's structure explains.
-const VARIANTS: usize = 6;
-
-/// How much of the input is learned again when a grammar is folded.
-const FOLD_MAX: u64 = 1 << 17;
-
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub struct Grammar {
@@ -72,7 +71,9 @@ pub struct Grammar {
     pub(crate) glide: Glide,
     may_glide: bool,
     /// See [`Grammar::trip_counts_vary`].
-    varies: bool,
+    pub(crate) varies: bool,
+    /// Of how many symbols on that is asked.
+    pub(crate) trial_at: usize,
     /// Nodes whose digram is to be looked at.
     todo: Vec<u32>,
     /// Rules that may be left with one instance.
@@ -99,6 +100,7 @@ impl Grammar {
     /// An empty grammar.
     pub fn with_limits(mode: Mode, mut limits: Limits) -> Grammar {
         limits.symbols = limits.symbols.min(SYMBOLS_MAX);
+        limits.followers = limits.followers.min(FOLLOWERS_MAX);
         Grammar {
             mode,
             limits,
@@ -107,6 +109,7 @@ impl Grammar {
             glide: Glide::default(),
             may_glide: true,
             varies: false,
+            trial_at: TRIAL_MIN,
             todo: Vec::new(),
             underused: Vec::new(),
             units: Vec::new(),
@@ -126,6 +129,11 @@ impl Grammar {
         self.extend(terminal, 1);
         self.settle();
         self.forget_surplus();
+        self.find_lost();
+    }
+
+    /// If nothing is followed, looks for what may be.
+    pub(crate) fn find_lost(&mut self) {
         if self.followers.are_lost() {
             self.followers.discover(&self.store);
         }
@@ -151,38 +159,10 @@ impl Grammar {
         self.followers.begin(&self.store);
     }
 
-    /// Whether a loop has been seen to run with many different trip counts: an exact grammar grows with each of
-    /// them, and one that folds does not.
+    /// Whether a loop has been seen to run with many different trip counts, and these are what makes the grammar
+    /// large: an exact one grows with each of them, and one that folds does not. See [`Grammar::fold`].
     pub fn trip_counts_vary(&self) -> bool {
         self.varies
-    }
-
-    /// The same input in a grammar that folds; of a long one what came last.
-    pub fn fold(&self) -> Grammar {
-        let mut folded = Grammar::with_limits(Mode::Folding, self.limits);
-        for symbol in self.expand_last(FOLD_MAX) {
-            match symbol {
-                GAP => folded.lose_track(),
-                symbol => folded.append(symbol),
-            }
-        }
-        folded
-    }
-
-    /// The last symbols of the input, at most so many: as many whole symbols of the start rule as that gives.
-    fn expand_last(&self, most: u64) -> Vec<u32> {
-        let rules: std::collections::BTreeMap<_, _> = self.rules().into_iter().collect();
-        let mut lengths = std::collections::BTreeMap::new();
-        let (mut total, mut skipped) = (0u64, 0);
-        for (symbol, count) in rules[&START].iter().rev() {
-            let length = length(&rules, *symbol, &mut lengths);
-            total = total.saturating_add(length.saturating_mul(u64::from(*count)));
-            skipped += u64::from(total > most) * length.saturating_mul(u64::from(*count));
-        }
-        match total > u64::from(u32::MAX) {
-            true => Vec::new(),
-            false => self.expand().split_off(skipped as usize),
-        }
     }
 
     /// Whether a repetition that changes nothing is passed over, see the module `glide`: for tests.
@@ -334,7 +314,7 @@ impl Grammar {
     }
 
     /// Appends what has been passed of a repetition that will not be one.
-    fn land(&mut self) {
+    pub(crate) fn land(&mut self) {
         if self.glide.is_over() {
             return;
         }
@@ -375,21 +355,6 @@ impl Grammar {
         self.look_at(last);
     }
 
-    /// Notes whether a repetition that has just ended has come with many different counts.
-    fn look_for_variation(&mut self, ended: u32) {
-        if self.mode != Mode::Exact || Store::is_end(ended) || self.store.node(ended).count() == 1 {
-            return;
-        }
-        let mut counts: SmallVec<[u32; 8]> = SmallVec::new();
-        for node in self.store.all_of(self.store.value(ended)).take(32) {
-            let count = self.store.node(node).count();
-            if count > 1 && !counts.contains(&count) {
-                counts.push(count);
-            }
-        }
-        self.varies |= counts.len() >= VARIANTS;
-    }
-
     fn repeat(&mut self, node: u32, more: u32) {
         if self.mode == Mode::Folding {
             return self.store.prolong(node, more);
@@ -399,6 +364,14 @@ impl Grammar {
         let count = self.store.node(node).count();
         self.store.set_count(node, count.saturating_add(more));
         self.look_at(prev);
+    }
+
+    /// The last symbol comes so many times more: counts that, without following it.
+    pub(crate) fn repeat_last(&mut self, symbol: u32, more: u32) {
+        let terminal = self.store.terminal(symbol);
+        self.extend(terminal, more);
+        self.settle();
+        self.followers.clear();
     }
 
     /// The node of this value with which what `node` stands for ends.
@@ -413,6 +386,17 @@ impl Grammar {
             }
         }
         None
+    }
+
+    /// The nodes with which what `node` stands for ends, from without.
+    pub(crate) fn ends_of(&self, mut node: u32, mut each: impl FnMut(u32)) {
+        for _ in 0..DEPTH_MAX {
+            if !is_rule(self.store.value(node)) {
+                break;
+            }
+            node = self.store.rule(rule_of_value(self.store.value(node))).last;
+            each(node);
+        }
     }
 
     /// Notes that the digram at a link, if there is one, may break a constraint.
@@ -698,10 +682,12 @@ impl Grammar {
     pub fn verify(&self) -> Result<(), String> {
         let mut digrams = std::collections::BTreeMap::new();
         let mut symbols = 0;
-        for (rule, _) in self.rules() {
+        let mut homes = vec![NONE; self.store.nodes.len()];
+        for rule in self.store.live_rules() {
             let body: Vec<u32> = self.store.body(rule).collect();
             symbols += body.len();
             self.verify_rule(rule, &body)?;
+            body.iter().for_each(|node| homes[*node as usize] = rule);
             let indexed = body.windows(2).filter(|pair| !self.overlaps(pair));
             for pair in indexed {
                 let of = |n: u32| (self.store.value(n), self.counted(n));
@@ -716,12 +702,12 @@ impl Grammar {
         if (symbols, digrams.len()) != (self.store.len(), self.store.digrams()) {
             return Err("symbols or digrams are lost".to_owned());
         }
-        self.verify_glide()?;
-        self.followers.verify(&self.store)
+        self.verify_glide(&homes)?;
+        self.followers.verify(&self.store, &homes)
     }
 
     /// Whether the repetition in the making, if there is one, is one of what the start rule ends with.
-    fn verify_glide(&self) -> Result<(), String> {
+    fn verify_glide(&self, homes: &[u32]) -> Result<(), String> {
         let place = self.glide.place();
         let Some(first) = place.first() else {
             return Ok(());
@@ -730,7 +716,7 @@ impl Grammar {
         if !repeated || first.node != self.store.rule(START).last || place.len() < 2 {
             return Err(format!("{place:?} is no repetition in the making"));
         }
-        self.followers.verify_chain(&self.store, place)
+        self.followers.verify_chain(&self.store, homes, place)
     }
 
     fn verify_rule(&self, rule: u32, body: &[u32]) -> Result<(), String> {
@@ -740,8 +726,16 @@ impl Grammar {
         if twins && self.mode != Mode::Sequitur {
             return Err(format!("rule {rule} has twins"));
         }
-        if let Some(node) = body.iter().find(|n| self.store.rule_of(**n) != rule) {
-            return Err(format!("{node} does not know that it is in rule {rule}"));
+        let mut prev = RULE | rule;
+        for &node in body {
+            let known = self.store.node(node);
+            if known.prev != prev || known.is_in_start() != (rule == START) {
+                return Err(format!("{node} does not know that it is in rule {rule}"));
+            }
+            prev = node;
+        }
+        if self.store.rule(rule).last != prev {
+            return Err(format!("rule {rule} does not know its end"));
         }
         let sole = self.store.sole_instance(rule);
         if rule != START && sole.is_some_and(|s| self.store.node(s).count() == 1) {
@@ -768,25 +762,4 @@ impl Grammar {
             _ => 1,
         }
     }
-}
-
-/// How many symbols of the input a symbol stands for.
-fn length(
-    rules: &std::collections::BTreeMap<u32, Vec<(Symbol, u32)>>,
-    symbol: Symbol,
-    known: &mut std::collections::BTreeMap<u32, u64>,
-) -> u64 {
-    let Symbol::Rule(rule) = symbol else {
-        return 1;
-    };
-    if let Some(length) = known.get(&rule) {
-        return *length;
-    }
-    let parts = rules[&rule].iter();
-    let sum = parts.fold(0u64, |sum, (symbol, count)| {
-        let one = length(rules, *symbol, known);
-        sum.saturating_add(one.saturating_mul(u64::from(*count)))
-    });
-    known.insert(rule, sum);
-    sum
 }

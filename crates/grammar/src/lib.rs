@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fold;
 mod followers;
 mod glide;
 mod grammar;

@@ -5,7 +5,8 @@
 //! that any bytes give a grammar whose constraints hold, or an error.
 //!
 //! ```text
-//! grammar    version 1, mode (0 Sequitur, 1 exact, 2 folding), limit of symbols, limit of followers,
+//! grammar    version 2, mode (0 Sequitur, 1 exact, 2 folding), limit of symbols, limit of followers,
+//!            whether its trip counts vary (0 or 1), of how many symbols on that is asked,
 //!            number of rules, rules (the start rule first), reach, fresh (0 or 1),
 //!            number of followers, followers, place of the glide
 //! rule       number of symbols, symbols
@@ -24,10 +25,12 @@ use crate::followers::{Follower, Followers, Frame};
 use crate::glide::Glide;
 use crate::grammar::{Grammar, Limits, Mode, SYMBOLS_MAX};
 use crate::runs::Runs;
-use crate::series::{DISTINCT_MAX, Few, Many, PAUSE_MAX, SCORE_MAX, Series, Spread, State};
+use crate::series::{
+    DISTINCT_MAX, Few, Many, PAUSE_MAX, REPEATS_MAX, SCORE_MAX, Series, Spread, State,
+};
 use crate::store::{NONE, RULE, START, Store, is_rule, rule_of_value};
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Rules may be nested so deep. To get there an input needs more than a hundred million symbols of the oddest kind.
 const DEPTH_MAX: u32 = 1 << 14;
@@ -118,6 +121,8 @@ impl Writer {
         self.number(mode.unwrap_or_default() as u64);
         self.number(grammar.limits.symbols as u64);
         self.number(grammar.limits.followers as u64);
+        self.number(grammar.varies.into());
+        self.number(grammar.trial_at as u64);
         let rules: Vec<u32> = store.live_rules().collect();
         let names = Names::new(store, &rules);
         self.number(rules.len() as u64);
@@ -345,6 +350,8 @@ impl<'a> Reader<'a> {
             followers: self.size()?,
         };
         let mut grammar = Grammar::with_limits(mode, limits);
+        grammar.varies = self.flag()?;
+        grammar.trial_at = self.size()?;
         self.rules(&mut grammar)?;
         self.followers(&mut grammar.followers, &grammar.store)?;
         grammar.glide = Glide::at(self.place(&grammar.store)?);
@@ -444,6 +451,7 @@ impl<'a> Reader<'a> {
         followers.fresh = self.flag()?;
         for _ in 0..self.count()? {
             let weight = self.fraction()?;
+            self.require(weight > 0.0, "a place without weight")?;
             let frames = self.place(store)?.into();
             followers.list.push(Follower { frames, weight });
         }
@@ -535,6 +543,9 @@ impl<'a> Reader<'a> {
             known && grammar.limits == Few::LIMITS,
             "not the grammar of a series",
         )?;
+        // When a value comes back they are appended one by one.
+        let few = values.iter().all(|(_, times)| *times <= REPEATS_MAX);
+        self.require(few || !grammar.is_empty(), "a value came back too often")?;
         let spread = self.spread()?;
         Ok(Few {
             values,
@@ -585,10 +596,15 @@ fn depth(store: &Store) -> Option<u32> {
 pub mod fuzzing {
     use super::{Grammar, Limits, MODES, Series};
 
+    /// So many symbols of a stream are looked at.
+    const STREAM_MAX: usize = 256;
+
     /// Appends the bytes to a grammar of each mode, under a cap that the first byte gives; 255 is a gap. Checks every
     /// constraint after each, and that what was saved on the way goes on to the same end.
     pub fn stream(bytes: &[u8]) {
         let (cap, symbols) = bytes.split_first().unwrap_or((&0, &[]));
+        // All constraints are checked after each: longer ones would take longer and longer, and find no more.
+        let symbols = &symbols[..symbols.len().min(STREAM_MAX)];
         for mode in MODES {
             let limits = Limits {
                 symbols: usize::from(*cap),
@@ -601,6 +617,8 @@ pub mod fuzzing {
             take(&mut grammar, second);
             take(&mut loaded, second);
             assert_eq!(grammar.predictions(), loaded.predictions());
+            let folded = grammar.fold();
+            folded.verify().expect("so it does when it is folded");
         }
     }
 

@@ -18,7 +18,7 @@ const SYMBOLS_MAX: usize = 256;
 const TRIES_MAX: u32 = 64;
 
 /// A grammar counts repetitions; a thousand say no more than a few.
-const REPEATS_MAX: u32 = 8;
+pub(crate) const REPEATS_MAX: u32 = 8;
 
 /// See the module's header.
 #[derive(Clone, Debug, Default)]

@@ -221,20 +221,23 @@ impl Store {
     }
 
     /// The rule in whose body a node stands, found at the nearer end of it; the start rule, which is long, at once.
-    pub(crate) fn rule_of(&self, node: u32) -> u32 {
+    /// Each step there takes one of `steps`; nothing if they do not suffice.
+    pub(crate) fn rule_of(&self, node: u32, steps: &mut usize) -> Option<u32> {
         if self.node(node).is_in_start() {
-            return START;
+            return Some(START);
         }
         let (mut before, mut behind) = (node, node);
-        loop {
+        while *steps > 0 {
+            *steps -= 1;
             (before, behind) = (self.node(before).prev, self.node(behind).next);
             if Store::is_end(before) {
-                return rule_of_value(before);
+                return Some(rule_of_value(before));
             }
             if Store::is_end(behind) {
-                return rule_of_value(behind);
+                return Some(rule_of_value(behind));
             }
         }
+        None
     }
 
     /// The symbols of a rule, in order.

@@ -3,7 +3,7 @@
 mod shared;
 
 use presagio_grammar::{Grammar, Limits, Mode};
-use shared::Noise;
+use shared::{Noise, tower};
 
 const MODES: [Mode; 3] = [Mode::Sequitur, Mode::Exact, Mode::Folding];
 
@@ -34,31 +34,6 @@ fn rules_nested_hundreds_deep_are_followed_and_expanded() {
             loaded.verify().unwrap();
         }
     }
-}
-
-/// S → A¹ⁿ x₀, A₁ → A₂ⁿ x₁ …: `levels` rules, each repeated `count` times in the one above it, as bytes.
-fn tower(levels: u64, count: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut number = |mut n: u64| {
-        while n >= 0x80 {
-            out.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        out.push(n as u8);
-    };
-    [1, 1, 1000, 32, levels].into_iter().for_each(&mut number);
-    for level in 0..levels {
-        let inner = if level + 1 < levels {
-            (level + 1) * 2 + 1
-        } else {
-            1000
-        };
-        [2, inner, count, 0, level * 2, 1, 0]
-            .into_iter()
-            .for_each(&mut number);
-    }
-    [32, 0, 0, 0].into_iter().for_each(&mut number);
-    out
 }
 
 #[test]
@@ -92,7 +67,7 @@ fn a_loop_that_was_passed_as_often_as_can_be_counted_is_followed() {
     // S → a⁺ b, folded: the greatest number of runs that can be saved.
     let runs = [2, 2, 2, 0xff, 0xff, 0xff, 0xff, 0x0f, 0];
     let bytes = [
-        &[1, 2, 100, 8, 1, 2, 2, 1][..],
+        &[2, 2, 100, 8, 0, 32, 1, 2, 2, 1][..],
         &runs,
         &[0, 4, 0, 0, 8, 0, 0, 0],
     ]

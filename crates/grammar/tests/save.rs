@@ -45,6 +45,7 @@ proptest! {
                 loaded.append(symbol);
             }
             prop_assert_eq!(canonical(&kept), canonical(&loaded));
+            prop_assert_eq!(kept.trip_counts_vary(), loaded.trip_counts_vary());
         }
     }
 
@@ -64,7 +65,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused_or_give_a_grammar_that_works(bytes in vec(any::<u8>(), 0..200)) {
-        let versioned = [&[1, 2, 100, 8][..], &bytes].concat();
+        let versioned = [&[2, 2, 100, 8, 0, 32][..], &bytes].concat();
         for bytes in [bytes, versioned] {
             if let Ok(mut grammar) = Grammar::load(&bytes) {
                 grammar.verify().unwrap();
@@ -137,6 +138,85 @@ fn a_saved_grammar_is_small() {
 }
 
 #[test]
+fn that_trip_counts_vary_is_kept() {
+    let mut noise = Noise(4);
+    let mut grammar = Grammar::new(Mode::Exact);
+    while !grammar.trip_counts_vary() {
+        assert!(grammar.len() < 1000, "they do");
+        grammar.append(1);
+        (0..20 + noise.below(20)).for_each(|_| grammar.append(2));
+        [3, 4].into_iter().for_each(|s| grammar.append(s));
+        assert_eq!(
+            again(&grammar).trip_counts_vary(),
+            grammar.trip_counts_vary()
+        );
+    }
+}
+
+#[test]
+fn no_more_is_followed_than_can_be_however_much_a_file_asks_for() {
+    let limits = Limits {
+        symbols: 100,
+        followers: usize::MAX,
+    };
+    let followers = Grammar::with_limits(Mode::Exact, limits).limits().followers;
+    assert!(followers <= 1 << 12, "{followers}");
+    // A limit of 2³⁵ − 1, of an empty grammar, and as many are looked for.
+    let many = [0xff, 0xff, 0xff, 0xff, 0x7f];
+    let bytes = [&[2, 1, 100][..], &many, &[0, 32, 1, 0], &many, &[0, 0, 0]].concat();
+    assert_eq!(Grammar::load(&bytes).unwrap().limits().followers, followers);
+}
+
+#[test]
+fn a_place_has_a_weight() {
+    // S → 1 2, and 2 is expected, with this weight.
+    let load = |weight: f64| {
+        let rules = [1, 2, /* 1 */ 2, 1, 0, /* 2 */ 4, 1, 0];
+        let place = [/* frames */ 1, /* symbol */ 1, 1, 1, 0];
+        let head = [&[2, 1, 100, 8, 0, 32][..], &rules, &[8, 0, 1]].concat();
+        Grammar::load(&[&head[..], &weight.to_le_bytes(), &place, &[0]].concat())
+    };
+    assert_eq!(load(1.0).unwrap().best_symbol(), Some((2, 1.0)));
+    for weight in [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(load(weight).is_err(), "{weight}");
+    }
+}
+
+#[test]
+fn a_value_that_came_very_often_is_not_appended_as_often() {
+    // Two values, and no grammar yet: the next of them would be appended behind all that came before.
+    let load = |times: &[u8]| {
+        let values = [&[0, 0, 2, 2, /* 7 */ 7][..], times, &[/* 9 */ 9, 1]].concat();
+        let limits = [0x80, 2, 8];
+        let grammar = [&[2, 1][..], &limits, &[0, 32, 1, 0, 8, 0, 0, 0]].concat();
+        let spread = [&[2][..], &[0; 16], &[7, 9, 9]].concat();
+        Series::load(&[values, grammar, spread].concat())
+    };
+    let mut series = load(&[8]).unwrap();
+    series.observe(7);
+    assert_eq!(series.predict(), Some(7));
+    for times in [&[9][..], &[0xff, 0xff, 0xff, 0xff, 0x0f]] {
+        let refused = load(times).unwrap_err();
+        assert!(refused.what.contains("too often"), "{refused}");
+    }
+}
+
+#[test]
+fn a_rule_of_a_hundred_thousand_symbols_is_loaded_and_followed() {
+    // S → A x A; a walk from each symbol to the ends of its rule would take minutes.
+    let once: Vec<u32> = (0..200_000).collect();
+    let mut grammar = Grammar::new(Mode::Exact);
+    once.iter().for_each(|s| grammar.append(*s));
+    grammar.append(1 << 20);
+    once.iter().for_each(|s| grammar.append(*s));
+    assert_eq!(grammar.len(), 200_003);
+    let mut loaded = again(&grammar);
+    loaded.lose_track();
+    loaded.append(199_000);
+    assert_eq!(loaded.best_symbol().map(|b| b.0), Some(199_001));
+}
+
+#[test]
 fn what_is_not_a_grammar_is_refused_with_a_reason() {
     let mut grammar = Grammar::new(Mode::Exact);
     [1, 2, 1, 2].into_iter().for_each(|s| grammar.append(s));
@@ -151,6 +231,6 @@ fn what_is_not_a_grammar_is_refused_with_a_reason() {
         3, /* A */ 3, 1, 0, /* A */ 3, 1, 2, /* x */ 8, 1, 0,
     ];
     let inner = [2, /* A */ 3, 1, 4, /* a */ 2, 1, 0];
-    let circle = [&[1, 0, 100, 8, 2][..], &start, &inner, &[8, 0, 0, 0]].concat();
+    let circle = [&[2, 0, 100, 8, 0, 32, 2][..], &start, &inner, &[8, 0, 0, 0]].concat();
     assert!(reason(&circle).contains("circle"), "{}", reason(&circle));
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! 8 bytes    "presagio"
-//! 4 bytes    version, 2, little endian as all that follows
+//! 4 bytes    version, 3, little endian as all that follows
 //! 8 bytes    identity of the program
 //! 8 bytes    checksum of the rest (FNV-1a)
 //! rest       numbers as varints of seven bits a byte, lowest first; fractions as 8 bytes; grammars and series
@@ -26,7 +26,7 @@ use presagio_core::Action;
 use presagio_grammar::{Grammar, Series, Spread};
 
 const MAGIC: &[u8; 8] = b"presagio";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// However many a model is allowed, it gets no more transitions than this.
 const TRANSITIONS_MAX: u64 = 1 << 20;

@@ -42,3 +42,30 @@ pub fn shape(grammar: &Grammar) -> Vec<Vec<Symbol>> {
     let bare = |rule: Vec<(Symbol, u32)>| rule.into_iter().map(|s| s.0).collect();
     canonical(grammar).into_iter().map(bare).collect()
 }
+
+/// S → A¹ⁿ x₀, A₁ → A₂ⁿ x₁ …: `levels` rules, each repeated `count` times in the one above it, as bytes.
+pub fn tower(levels: u64, count: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut number = |mut n: u64| {
+        while n >= 0x80 {
+            out.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        out.push(n as u8);
+    };
+    [2, 1, 1000, 32, 0, 32, levels]
+        .into_iter()
+        .for_each(&mut number);
+    for level in 0..levels {
+        let inner = if level + 1 < levels {
+            (level + 1) * 2 + 1
+        } else {
+            1000
+        };
+        [2, inner, count, 0, level * 2, 1, 0]
+            .into_iter()
+            .for_each(&mut number);
+    }
+    [32, 0, 0, 0].into_iter().for_each(&mut number);
+    out
+}
