@@ -330,7 +330,7 @@ fn models(lines: &[Line]) -> Table {
     table("The model, and what it costs", &columns, rows(lines, cells))
 }
 
-/// Of all together, layer by layer.
+/// Of all streams together.
 fn confidences(lines: &[Line]) -> Table {
     let mut all = Tally::default();
     let sums = lines.iter().filter(|l| l.streams == 1 || is_rest(l));
