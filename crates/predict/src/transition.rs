@@ -62,7 +62,11 @@ impl Transition {
     /// Learns where an access was.
     pub(crate) fn observe_offset(&mut self, offset: u64, seen: Seen) {
         let Extent { position, end } = seen.extent;
-        self.relative.observe(offset.wrapping_sub(position));
+        let relative = offset.wrapping_sub(position);
+        if self.others.is_some() && self.suffices(relative) {
+            return self.relative.observe(relative);
+        }
+        self.relative.observe(relative);
         if self.others.is_none() && !self.relative.is_constant() {
             self.others = Some(Box::default());
         }
@@ -71,6 +75,11 @@ impl Transition {
             others.stride.observe(offset.wrapping_sub(seen.last));
             others.from_end.observe(offset.wrapping_sub(end));
         }
+    }
+
+    /// Whether the first view is right, and the best: the others have nothing to add to that.
+    fn suffices(&self, relative: u64) -> bool {
+        matches!(self.best_offsets().0, Base::Position) && self.relative.predict() == Some(relative)
     }
 
     /// Learns which file an operation used.
