@@ -9,4 +9,6 @@
 pub mod blocks;
 pub mod config;
 pub mod hints;
+pub mod manager;
 pub mod plan;
+pub mod strategy;

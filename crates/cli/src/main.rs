@@ -5,6 +5,9 @@
 //!
 //! | subcommand | module | what happens there |
 //! |---|---|---|
+//! | `run` | [`mod@run`] | runs a command, watched and advised |
+//! | `advisor` | [`advisor`] | keeps one manager standing for many commands |
+//! | `advise` | [`advise`] | writes hints from a recording |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
@@ -13,13 +16,16 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit status: 0 all is well, 1 it was done, but something
 //! does not hold (a bar of `bench --strict`, a trace that is cut short, an operation of a replay), 2 it could
-//! not be done.
+//! not be done. `run` ends as its command ended.
 
+mod advise;
+mod advisor;
 mod bench;
 mod failure;
 mod generate;
 mod predict;
 mod progress;
+mod run;
 mod sched;
 mod size;
 mod table;
@@ -44,6 +50,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  presagio run -- ./app input       let a program wait less for its I/O
   presagio sched compare /scratch   which policy suits this storage best?
   presagio sched list               what are the ten policies?
   presagio trace info run.darshan   what did this program do?
@@ -55,6 +62,9 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
+    Advisor(advisor::Args),
+    Advise(advise::Args),
     Bench(bench::Args),
     Predict(predict::Args),
     Sched(sched::Args),
@@ -64,6 +74,9 @@ enum Command {
     /// What `bench sched` runs under valgrind: fills a scheduler, then submits under the counter.
     #[command(name = "bench-count", hide = true)]
     BenchCount(bench::sched::count::Args),
+    /// What `bench run` makes faster: a program that reads files in some way.
+    #[command(name = "bench-load", hide = true)]
+    BenchLoad(bench::run::load::Args),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +93,9 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Advisor(args) => advisor::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Sched(args) => sched::run(&args),
@@ -87,6 +103,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
         Command::BenchCount(args) => bench::sched::count::run(&args),
+        Command::BenchLoad(args) => bench::run::load::run(&args),
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod alloc;
 mod bars;
 mod predict;
+pub mod run;
 pub mod sched;
 mod trace;
 
@@ -92,6 +93,11 @@ const PARTS: &[Part] = &[
         name: "trace",
         about: "traces: read and merge eight repetitions; size and speed of formats",
         run: trace::run,
+    },
+    Part {
+        name: "run",
+        about: "presagio run: what a program gains on slow and fast storage (root)",
+        run: run::run,
     },
     Part {
         name: "predict",

@@ -1,0 +1,298 @@
+//! Advice by configuration, as MERCURY gave it (§III-B): blocks around and ahead of each read, modes by region. Files
+//! that the configuration does not name are left to another mind.
+
+use super::mind::Mind;
+use crate::blocks::{Caches, FileKey, ModeFollower};
+use crate::config::{Advice, Config};
+use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Reason, Strategy};
+use presagio_core::Nanos;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// See the module's header.
+pub struct Configured {
+    config: Config,
+    /// What each entry advises, shared by the files it applies to.
+    advice: Vec<Arc<Advice>>,
+    caches: Caches,
+    files: BTreeMap<FileNumber, File>,
+    /// How many files each entry applied to.
+    applied: Vec<u64>,
+    hints: Vec<Hint>,
+    rest: Box<dyn Mind>,
+}
+
+/// A file that the configuration names, while it is open.
+struct File {
+    size: u64,
+    opens: u32,
+    mode: ModeFollower,
+}
+
+impl Configured {
+    /// Advises what `config` names, and leaves all other files to `rest`.
+    pub fn new(config: Config, rest: Box<dyn Mind>) -> Configured {
+        let advice = config.entries().iter();
+        let advice: Vec<_> = advice.map(|entry| Arc::new(entry.advice.clone())).collect();
+        Configured {
+            applied: vec![0; advice.len()],
+            config,
+            advice,
+            caches: Caches::default(),
+            files: BTreeMap::new(),
+            hints: Vec::new(),
+            rest,
+        }
+    }
+
+    /// The number of the entry that applies to a path.
+    fn entry(&self, opened: &Opened<'_>) -> Option<usize> {
+        let found = self.config.lookup(opened.path)?;
+        let entries = self.config.entries();
+        entries.iter().position(|entry| std::ptr::eq(entry, found))
+    }
+
+    /// Changes the mode if the read came to a region of another one, then loads and releases.
+    fn read(&mut self, access: &Access) {
+        let Some(file) = self.files.get_mut(&access.file) else {
+            return;
+        };
+        let Some(cache) = self.caches.get(key(access.file)) else {
+            return;
+        };
+        file.size = file.size.max(access.range.end());
+        let (file_number, reason) = (access.file, Reason::Configured);
+        if let Some(mode) = file.mode.follow(cache.advice(), access.range.start()) {
+            self.hints.push(Hint::Mode {
+                file: file_number,
+                mode,
+                reason,
+            });
+        }
+        let plan = cache.read(access.range, file.size);
+        let loads = plan.load.into_iter().map(|range| Hint::Load {
+            file: file_number,
+            range,
+            reason,
+        });
+        self.hints.extend(loads);
+        let releases = plan.release.into_iter().map(|range| Hint::Release {
+            file: file_number,
+            range,
+            reason,
+        });
+        self.hints.extend(releases);
+    }
+}
+
+/// The caches know files by device and inode; a number of ours does as well.
+fn key(file: FileNumber) -> FileKey {
+    FileKey {
+        device: 0,
+        inode: file.0.into(),
+    }
+}
+
+impl Strategy for Configured {
+    fn opened(&mut self, opened: &Opened<'_>) {
+        let Some(entry) = self.entry(opened) else {
+            return self.rest.opened(opened);
+        };
+        // A file that was opened ahead is not read yet.
+        if opened.process.is_none() {
+            return;
+        }
+        self.caches.open(key(opened.file), &self.advice[entry]);
+        let fresh = || File {
+            size: 0,
+            opens: 0,
+            mode: ModeFollower::default(),
+        };
+        let file = self.files.entry(opened.file).or_insert_with(fresh);
+        self.applied[entry] += u64::from(file.opens == 0);
+        file.opens += 1;
+        file.size = file.size.max(opened.size);
+    }
+
+    fn closed(&mut self, file: FileNumber, process: u32, now: Nanos) {
+        let Some(open) = self.files.get_mut(&file) else {
+            return self.rest.closed(file, process, now);
+        };
+        open.opens -= 1;
+        self.caches.close(key(file));
+        if open.opens == 0 {
+            self.files.remove(&file);
+        }
+    }
+
+    fn accessed(&mut self, access: &Access) {
+        if !self.files.contains_key(&access.file) {
+            self.rest.accessed(access);
+        } else if !access.write && !access.range.is_empty() {
+            self.read(access);
+        }
+    }
+
+    fn expected(&mut self, process: u32, expected: &[Expected]) {
+        let others = expected
+            .iter()
+            .filter(|e| !self.files.contains_key(&e.file));
+        let others: Vec<Expected> = others.copied().collect();
+        self.rest.expected(process, &others);
+    }
+
+    fn loaded(&mut self, done: &LoadDone) {
+        if !self.files.contains_key(&done.file) {
+            return self.rest.loaded(done);
+        }
+        // What is not there is asked for again by the next read that wants it.
+        if done.there == 0
+            && let Some(cache) = self.caches.get(key(done.file))
+        {
+            cache.forget(done.range);
+        }
+    }
+
+    fn plan(&mut self, now: Nanos, hints: &mut Vec<Hint>) {
+        hints.append(&mut self.hints);
+        self.rest.plan(now, hints);
+    }
+}
+
+impl Mind for Configured {
+    fn explain(&self) -> Vec<String> {
+        let used = self.config.entries().iter().zip(&self.applied);
+        let mut lines: Vec<String> = used
+            .map(|(entry, times)| match times {
+                0 => format!("configured: {} was not opened", entry.path),
+                1 => format!("configured: {} was advised", entry.path),
+                _ => format!("configured: {} was advised {times} times", entry.path),
+            })
+            .collect();
+        lines.extend(self.rest.explain());
+        lines
+    }
+
+    fn remember(&mut self) -> Option<Vec<u8>> {
+        self.rest.remember()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mind::Nothing;
+    use super::*;
+    use crate::hints::Device;
+    use presagio_core::Range;
+    use std::path::Path;
+
+    const FILE: FileNumber = FileNumber(7);
+
+    /// A mind that counts what it is asked.
+    #[derive(Default)]
+    struct Counting(std::rc::Rc<std::cell::Cell<u32>>);
+
+    impl Strategy for Counting {
+        fn opened(&mut self, _: &Opened<'_>) {
+            self.0.set(self.0.get() + 1);
+        }
+        fn closed(&mut self, _: FileNumber, _: u32, _: Nanos) {
+            self.0.set(self.0.get() + 10);
+        }
+        fn accessed(&mut self, _: &Access) {
+            self.0.set(self.0.get() + 100);
+        }
+        fn expected(&mut self, _: u32, expected: &[Expected]) {
+            self.0.set(self.0.get() + 1000 * expected.len() as u32);
+        }
+        fn loaded(&mut self, _: &LoadDone) {}
+        fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
+    }
+
+    impl Mind for Counting {}
+
+    fn configured(rest: Box<dyn Mind>) -> Configured {
+        let text = r#"{ "File": [ { "Path": "/d/a", "BlockSize": 4096, "CacheSize": 4, "ReadAheadSize": 2,
+            "WillNeed": [ { "Offset": 0, "Length": 0 } ] } ] }"#;
+        Configured::new(text.parse().unwrap(), rest)
+    }
+
+    fn open(mind: &mut Configured, path: &str, process: u32) {
+        let device = Arc::new(Device::of(&std::fs::File::open("/").unwrap()).unwrap());
+        mind.opened(&Opened {
+            file: FILE,
+            process: Some(process),
+            path: Path::new(path),
+            size: 1 << 20,
+            writes: false,
+            device: &device,
+            time: Nanos(0),
+        });
+    }
+
+    fn read(mind: &mut Configured, offset: u64) -> Vec<Hint> {
+        mind.accessed(&Access {
+            file: FILE,
+            process: 0,
+            time: Nanos(1),
+            duration: Nanos(1),
+            range: Range::at(offset, 100),
+            write: false,
+        });
+        let mut hints = Vec::new();
+        mind.plan(Nanos(2), &mut hints);
+        hints
+    }
+
+    #[test]
+    fn a_read_loads_its_block_and_those_ahead_and_sets_the_mode_once() {
+        let mut mind = configured(Box::new(Nothing));
+        open(&mut mind, "/d/a", 0);
+        let hints = read(&mut mind, 10);
+        let load = |range| Hint::Load {
+            file: FILE,
+            range,
+            reason: Reason::Configured,
+        };
+        assert!(matches!(hints[0], Hint::Mode { .. }), "{hints:?}");
+        assert_eq!(hints[1..], [load(Range::at(0, 3 * 4096))]);
+        assert_eq!(read(&mut mind, 200), []);
+        assert_eq!(read(&mut mind, 4096), [load(Range::at(3 * 4096, 4096))]);
+    }
+
+    #[test]
+    fn what_could_not_be_loaded_is_asked_for_again() {
+        let mut mind = configured(Box::new(Nothing));
+        open(&mut mind, "/d/a", 0);
+        let range = Range::at(0, 3 * 4096);
+        read(&mut mind, 10);
+        mind.loaded(&LoadDone {
+            file: FILE,
+            range,
+            reason: Reason::Configured,
+            started: Nanos(3),
+            ended: Nanos(4),
+            already: 0,
+            there: 0,
+        });
+        let hints = read(&mut mind, 200);
+        assert!(
+            matches!(hints[..], [Hint::Load { range: r, .. }] if r == range),
+            "{hints:?}"
+        );
+    }
+
+    #[test]
+    fn other_files_are_left_to_the_rest() {
+        let asked = std::rc::Rc::default();
+        let mut mind = configured(Box::new(Counting(std::rc::Rc::clone(&asked))));
+        open(&mut mind, "/d/b", 0);
+        assert_eq!(read(&mut mind, 0), []);
+        mind.closed(FILE, 0, Nanos(5));
+        assert_eq!(asked.get(), 111);
+        open(&mut mind, "/d/a", 0);
+        read(&mut mind, 0);
+        mind.closed(FILE, 0, Nanos(6));
+        assert_eq!(asked.get(), 111, "this one is ours");
+    }
+}

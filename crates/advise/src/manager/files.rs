@@ -1,0 +1,314 @@
+//! The files of all programs: which they are, who has them open, and what was done to them.
+
+use super::gain::Gain;
+use super::summary::Totals;
+use crate::blocks::FileKey;
+use crate::plan::FileNumber;
+use presagio_arena::{FileEntry, Operation};
+use presagio_core::{Event, IdHashMap};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Past so many, those that are closed are summed up and forgotten, the small ones first.
+const FILES_MAX: usize = 16_384;
+/// What a small one is.
+const SMALL: u64 = 1 << 20;
+
+/// An open file of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    /// Its entry in the arena.
+    pub index: u32,
+    pub generation: u32,
+    /// The process, as the manager counts them.
+    pub process: u32,
+    /// Where it can be found to be opened again.
+    pub pid: u32,
+    pub descriptor: i32,
+    /// Whether the strategy was to be told, and was.
+    pub tried: bool,
+    pub told: bool,
+    pub writes: bool,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub key: FileKey,
+    pub path: Arc<[u8]>,
+    pub size: u64,
+    pub opens: Vec<Open>,
+    pub totals: Totals,
+    pub gain: Gain,
+    /// Whether the trace has its name.
+    pub traced: bool,
+}
+
+impl File {
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+}
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    files: BTreeMap<FileNumber, File>,
+    by_key: IdHashMap<(u64, u64), FileNumber>,
+    /// By entry and generation in the arena. Most operations are on the file of the one before.
+    by_entry: IdHashMap<(u32, u32), FileNumber>,
+    next: u32,
+    /// How many were forgotten, and what was done to them.
+    pub forgotten: u64,
+    pub forgotten_gain: Gain,
+}
+
+impl Files {
+    /// The file of an operation, which `entry` describes if it is new here.
+    pub fn find(
+        &mut self,
+        operation: &Operation,
+        process: u32,
+        entry: impl FnOnce() -> Option<FileEntry>,
+    ) -> FileNumber {
+        let place = (operation.file, operation.generation);
+        if let Some(number) = self.by_entry.get(&place) {
+            return *number;
+        }
+        let Some(entry) = entry() else {
+            return self.nameless();
+        };
+        let number = self.identify(&entry);
+        self.by_entry.insert(place, number);
+        let Some(file) = self.files.get_mut(&number) else {
+            return number;
+        };
+        file.size = file.size.max(entry.size);
+        file.opens.push(Open {
+            index: place.0,
+            generation: place.1,
+            process,
+            pid: entry.pid,
+            descriptor: entry.descriptor,
+            tried: false,
+            told: false,
+            writes: entry.flags & libc::O_ACCMODE != libc::O_RDONLY,
+        });
+        number
+    }
+
+    /// A file whose entry was lost: all of these are one.
+    fn nameless(&mut self) -> FileNumber {
+        let entry = FileEntry {
+            pid: 0,
+            descriptor: -1,
+            device: 0,
+            inode: 0,
+            size: 0,
+            flags: 0,
+            inherited: false,
+            path: b"(unknown)".to_vec(),
+            cut: false,
+        };
+        self.identify(&entry)
+    }
+
+    /// The number of a file. One that has another name by now, and that nobody has open, is another file with the
+    /// inode of a deleted one.
+    fn identify(&mut self, entry: &FileEntry) -> FileNumber {
+        let key = (entry.device, entry.inode);
+        if let Some(number) = self.by_key.get(&key)
+            && let Some(known) = self.files.get(number)
+            && (!known.opens.is_empty() || *known.path == *entry.path)
+        {
+            return *number;
+        }
+        self.add(key, entry.path.as_slice().into(), entry.size)
+    }
+
+    fn add(&mut self, key: (u64, u64), path: Arc<[u8]>, size: u64) -> FileNumber {
+        self.make_room();
+        let number = FileNumber(self.next);
+        self.next += 1;
+        self.by_key.insert(key, number);
+        let file = File {
+            key: FileKey {
+                device: key.0,
+                inode: key.1,
+            },
+            path,
+            size,
+            opens: Vec::new(),
+            totals: Totals::default(),
+            gain: Gain::default(),
+            traced: false,
+        };
+        self.files.insert(number, file);
+        number
+    }
+
+    /// A file that was opened ahead of the program.
+    pub fn ahead(&mut self, key: FileKey, path: &Path, size: u64) -> FileNumber {
+        let key = (key.device, key.inode);
+        match self.by_key.get(&key) {
+            Some(number) => *number,
+            None => self.add(key, path.as_os_str().as_bytes().into(), size),
+        }
+    }
+
+    pub fn get(&self, number: FileNumber) -> Option<&File> {
+        self.files.get(&number)
+    }
+
+    pub fn get_mut(&mut self, number: FileNumber) -> Option<&mut File> {
+        self.files.get_mut(&number)
+    }
+
+    /// Counts an operation.
+    pub fn count(&mut self, number: FileNumber, event: &Event) {
+        if let Some(file) = self.files.get_mut(&number) {
+            file.totals.count(event);
+            if event.action.is_transfer() {
+                file.size = file.size.max(event.offset.saturating_add(event.moved()));
+            }
+        }
+    }
+
+    /// An entry was closed; what it was.
+    pub fn close(&mut self, index: u32, generation: u32) -> Option<(FileNumber, Open)> {
+        let number = self.by_entry.remove(&(index, generation))?;
+        let file = self.files.get_mut(&number)?;
+        let at = file
+            .opens
+            .iter()
+            .position(|o| (o.index, o.generation) == (index, generation))?;
+        Some((number, file.opens.swap_remove(at)))
+    }
+
+    /// What a process that is gone had open.
+    pub fn opened_by(&self, process: u32) -> Vec<(u32, u32)> {
+        let opens = self.files.values().flat_map(|f| &f.opens);
+        opens
+            .filter(|o| o.process == process)
+            .map(|o| (o.index, o.generation))
+            .collect()
+    }
+
+    /// All that are known still, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (FileNumber, &File)> {
+        self.files.iter().map(|(number, file)| (*number, file))
+    }
+
+    /// How many there were.
+    pub fn count_all(&self) -> u64 {
+        self.forgotten + self.files.len() as u64
+    }
+
+    fn make_room(&mut self) {
+        if self.files.len() < FILES_MAX {
+            return;
+        }
+        self.forget(|file| file.totals.read + file.totals.written < SMALL);
+        // If there is room for a few only, this would be done again and again.
+        if self.files.len() > FILES_MAX / 2 {
+            self.forget(|_| true);
+        }
+    }
+
+    fn forget(&mut self, which: impl Fn(&File) -> bool) {
+        let gone = |file: &File| file.opens.is_empty() && which(file);
+        let (mut forgotten, mut gain) = (0, Gain::default());
+        self.files.retain(|_, file| {
+            let gone = gone(file);
+            if gone {
+                forgotten += 1;
+                gain.add(&file.gain);
+            }
+            !gone
+        });
+        self.forgotten += forgotten;
+        self.forgotten_gain.add(&gain);
+        let files = &self.files;
+        self.by_key.retain(|_, number| files.contains_key(number));
+        self.by_entry.retain(|_, number| files.contains_key(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_core::Action;
+
+    fn entry(inode: u64, path: &str) -> FileEntry {
+        FileEntry {
+            pid: 9,
+            descriptor: 3,
+            device: 1,
+            inode,
+            size: 100,
+            flags: libc::O_RDONLY,
+            inherited: false,
+            path: path.into(),
+            cut: false,
+        }
+    }
+
+    fn operation(file: u32) -> Operation {
+        Operation {
+            action: Action::Open,
+            flags: 0,
+            file,
+            generation: 0,
+            context: 0,
+            start: 0,
+            duration: 0,
+            offset: 0,
+            len: 0,
+            result: 0,
+        }
+    }
+
+    #[test]
+    fn one_file_has_one_number_however_often_it_is_open() {
+        let mut files = Files::default();
+        let a = files.find(&operation(0), 0, || Some(entry(5, "/a")));
+        let b = files.find(&operation(1), 1, || Some(entry(5, "/link-to-a")));
+        assert_eq!(a, b);
+        assert_eq!(files.get(a).unwrap().opens.len(), 2);
+        assert_eq!(files.find(&operation(0), 0, || unreachable!()), a);
+        assert_eq!(files.close(0, 0).unwrap().0, a);
+        assert_eq!(files.opened_by(1), [(1, 0)]);
+    }
+
+    #[test]
+    fn an_inode_that_was_used_again_is_another_file() {
+        let mut files = Files::default();
+        let a = files.find(&operation(0), 0, || Some(entry(5, "/a")));
+        files.close(0, 0);
+        let again = files.find(&operation(1), 0, || Some(entry(5, "/a")));
+        assert_eq!(a, again, "the same file, opened again");
+        files.close(1, 0);
+        assert_ne!(a, files.find(&operation(2), 0, || Some(entry(5, "/b"))));
+    }
+
+    #[test]
+    fn a_million_files_are_forgotten_but_counted() {
+        let mut files = Files::default();
+        for n in 0..50_000 {
+            files.find(&operation(n), 0, || Some(entry(n.into(), "/f")));
+            files.close(n, 0);
+        }
+        assert!(files.iter().count() <= FILES_MAX);
+        assert_eq!(files.count_all(), 50_000);
+    }
+
+    #[test]
+    fn files_without_an_entry_are_one() {
+        let mut files = Files::default();
+        let a = files.find(&operation(0), 0, || None);
+        assert_eq!(a, files.find(&operation(1), 0, || None));
+    }
+}

@@ -1,0 +1,49 @@
+//! What decides: a [`Strategy`] that can also say why it did what it did, and keep what it learned.
+
+use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Strategy};
+use crate::strategy::Adaptive;
+use presagio_core::Nanos;
+
+/// A strategy as the manager runs it.
+pub trait Mind: Strategy {
+    /// What was decided and why, a plain sentence each, the most important first.
+    fn explain(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What should be known in the next run of the same command.
+    fn remember(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// Makes a mind out of what it remembered of an earlier run, if it did.
+pub type MakeMind = dyn FnOnce(Option<&[u8]>) -> Box<dyn Mind>;
+
+/// Watches, and does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Strategy for Nothing {
+    fn opened(&mut self, _: &Opened<'_>) {}
+    fn closed(&mut self, _: FileNumber, _: u32, _: Nanos) {}
+    fn accessed(&mut self, _: &Access) {}
+    fn expected(&mut self, _: u32, _: &[Expected]) {}
+    fn loaded(&mut self, _: &LoadDone) {}
+    fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
+}
+
+impl Mind for Nothing {}
+
+impl Mind for Adaptive {
+    /// The last files first: who looks at a summary remembers those.
+    fn explain(&self) -> Vec<String> {
+        let told = Adaptive::explain(self).into_iter().rev();
+        told.map(|(path, sentence)| format!("{}: {sentence}", path.display()))
+            .collect()
+    }
+
+    fn remember(&mut self) -> Option<Vec<u8>> {
+        Some(self.save())
+    }
+}

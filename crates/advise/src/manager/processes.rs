@@ -1,0 +1,275 @@
+//! The processes that are watched: who they are, what each did, and the model of each.
+
+use super::judge::Judged;
+use super::models::{Identity, Models};
+use super::summary::Totals;
+use presagio_arena::{Arena, Origin, ProcessEntry};
+use presagio_core::{ContextId, Event, IdHashMap, Nanos};
+use presagio_predict::Model;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Programs that the summary tells apart.
+const PROGRAMS_MAX: usize = 64;
+/// Files that one process is known to have used; only what is new matters, so forgetting does little harm.
+const FILES_MAX: usize = 1 << 16;
+/// To hold a prediction against what came costs as much as to learn from it. A prime, which no program's rhythm is.
+const JUDGE_EVERY: u64 = 7;
+/// Where launchers say which rank a process is.
+const RANKS: [&str; 6] = [
+    "OMPI_COMM_WORLD_RANK=",
+    "PMIX_RANK=",
+    "PMI_RANK=",
+    "SLURM_PROCID=",
+    "FLUX_TASK_RANK=",
+    "PALS_RANKID=",
+];
+
+/// A process, or rather one program that it ran: an exec makes another one.
+pub(super) struct Process {
+    pub number: u32,
+    pub pid: u32,
+    pub command: String,
+    pub program: String,
+    pub rank: Option<u32>,
+    pub identity: Identity,
+    pub model: Model,
+    pub judged: Judged,
+    pub totals: Totals,
+    /// Operations that the model has seen in this run.
+    pub learned: u64,
+    /// When the last operation ended that the model has seen.
+    pub last_end: Nanos,
+    /// Whether the model has seen anything since it was last asked.
+    pub is_touched: bool,
+    /// Operations were left out, and the model was not told yet.
+    pub is_behind: bool,
+    /// Contexts whose meaning the model was told.
+    named: Vec<bool>,
+    files: IdHashMap<u64, ()>,
+}
+
+impl Process {
+    /// Lets the model see an operation, and holds it against what was expected; in a hurry, one in so many only.
+    pub fn learn(&mut self, event: &Event, stack: u64, is_hurried: bool) {
+        self.name(event.context, stack);
+        if std::mem::take(&mut self.is_behind) {
+            self.model.lose_track();
+        }
+        if self.files.len() >= FILES_MAX {
+            self.files.clear();
+        }
+        let knows_file = self.files.insert(event.file.0, ()).is_some();
+        match is_hurried && !self.learned.is_multiple_of(JUDGE_EVERY) {
+            true => self.model.observe(event),
+            false => self.judged.observe(&mut self.model, event, knows_file),
+        }
+        self.learned += 1;
+        self.last_end = event.end();
+        self.is_touched = true;
+    }
+
+    fn name(&mut self, context: ContextId, stack: u64) {
+        let at = context.0 as usize;
+        if at == 0 || self.named.get(at) == Some(&true) {
+            return;
+        }
+        if self.named.len() <= at {
+            self.named.resize(at + 1, false);
+        }
+        self.named[at] = true;
+        self.model.name_context(context, stack);
+    }
+}
+
+/// What all processes of one program did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Program {
+    pub processes: u64,
+    pub totals: Totals,
+}
+
+/// See the module's header.
+#[derive(Default)]
+pub(super) struct Processes {
+    live: BTreeMap<u32, Process>,
+    /// By process id and image.
+    numbers: IdHashMap<(u32, u32), u32>,
+    next: u32,
+    pub programs: BTreeMap<String, Program>,
+    pub judged: Judged,
+    pub totals: Totals,
+}
+
+impl Processes {
+    /// The process that wrote something. A new one is looked at, and begins with what is known of its program.
+    pub fn find(&mut self, origin: &Origin, arena: &Arena, models: &mut Models) -> (u32, bool) {
+        if let Some(number) = self.numbers.get(&(origin.pid, origin.image)) {
+            return (*number, false);
+        }
+        let entry = arena
+            .process(origin.process)
+            .filter(|entry| (entry.pid, entry.image) == (origin.pid, origin.image));
+        let number = self.next;
+        self.next += 1;
+        self.numbers.insert((origin.pid, origin.image), number);
+        let process = begin(number, origin.pid, entry.as_ref(), models);
+        self.live.insert(number, process);
+        (number, true)
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Process> {
+        self.live.get_mut(&number)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.live.values_mut()
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.next.into()
+    }
+
+    /// How many have not ended.
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// All that a process id was has ended; the numbers.
+    pub fn end(&mut self, pid: u32, models: &mut Models) -> Vec<u32> {
+        let ended = self.numbers.extract_if(|key, _| key.0 == pid);
+        let ended: Vec<u32> = ended.map(|(_, number)| number).collect();
+        for number in &ended {
+            if let Some(process) = self.live.remove(number) {
+                self.sum_up(&process);
+                models.end(&process.identity, &process.model, process.learned);
+            }
+        }
+        ended
+    }
+
+    /// The run is over: all have ended, for us.
+    pub fn end_all(&mut self, models: &mut Models) {
+        let pids: Vec<u32> = self.numbers.keys().map(|key| key.0).collect();
+        for pid in pids {
+            self.end(pid, models);
+        }
+    }
+
+    fn sum_up(&mut self, process: &Process) {
+        self.judged.add(&process.judged);
+        self.totals.add(&process.totals);
+        let known = self.programs.contains_key(&process.program);
+        let name = match known || self.programs.len() < PROGRAMS_MAX {
+            true => process.program.as_str(),
+            false => "others",
+        };
+        let program = self.programs.entry(name.to_owned()).or_default();
+        program.processes += 1;
+        program.totals.add(&process.totals);
+    }
+}
+
+fn begin(number: u32, pid: u32, entry: Option<&ProcessEntry>, models: &mut Models) -> Process {
+    let command = entry.map_or(&[][..], |entry| &entry.command);
+    let arguments: Vec<&[u8]> = command
+        .strip_suffix(b"\0")
+        .unwrap_or(command)
+        .split(|b| *b == 0)
+        .collect();
+    let rank = rank_of(pid);
+    let identity = Identity::new(&image_of(pid, arguments[0]), &arguments, rank);
+    let text: Vec<_> = arguments
+        .iter()
+        .map(|a| String::from_utf8_lossy(a))
+        .collect();
+    let program = text[0].rsplit('/').next().filter(|name| !name.is_empty());
+    Process {
+        number,
+        pid,
+        program: program.unwrap_or("(unknown)").to_owned(),
+        command: text.join(" "),
+        rank,
+        model: models.begin(&identity),
+        identity,
+        judged: Judged::default(),
+        totals: Totals::default(),
+        learned: 0,
+        last_end: Nanos::ZERO,
+        is_touched: false,
+        is_behind: false,
+        named: Vec::new(),
+        files: IdHashMap::default(),
+    }
+}
+
+/// The file of the program. A short process may be gone before we look at it: then it is found by its name, as a shell
+/// would find it, so that it is the same program each time.
+fn image_of(pid: u32, name: &[u8]) -> PathBuf {
+    let linked = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let name = Path::new(OsStr::from_bytes(name));
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    let found = || match name.components().count() {
+        1 => std::env::split_paths(&places)
+            .map(|place| place.join(name))
+            .find(|path| path.is_file()),
+        _ => Some(name.to_owned()),
+    };
+    let path = linked.filter(|path| path.is_file()).or_else(found);
+    let path = path.unwrap_or_else(|| name.to_owned());
+    path.canonicalize().unwrap_or(path)
+}
+
+/// The rank that a launcher gave the process.
+fn rank_of(pid: u32) -> Option<u32> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    rank_in(&environment)
+}
+
+fn rank_in(environment: &[u8]) -> Option<u32> {
+    let value = |name: &&str| {
+        let text = environment
+            .split(|b| *b == 0)
+            .find_map(|variable| variable.strip_prefix(name.as_bytes()))?;
+        std::str::from_utf8(text).ok()?.parse().ok()
+    };
+    RANKS.iter().find_map(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_the_same_one_when_its_process_is_gone() {
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = sleeper.id();
+        // Until it has become another program it is still this one.
+        let image = loop {
+            let image = image_of(pid, b"sleep");
+            if image != std::env::current_exe().unwrap() {
+                break image;
+            }
+        };
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(image_of(pid, b"sleep"), image);
+        assert!(image.is_absolute());
+    }
+
+    #[test]
+    fn a_launchers_rank_is_found() {
+        assert_eq!(rank_in(b"A=1\0PMI_RANK=12\0B=2\0"), Some(12));
+        assert_eq!(
+            rank_in(b"SLURM_PROCID=3\0OMPI_COMM_WORLD_RANK=4\0"),
+            Some(4)
+        );
+        assert_eq!(rank_in(b"XPMI_RANK=12\0PMI_RANK=x\0"), None);
+    }
+}

@@ -1,0 +1,338 @@
+//! Carries hints out on a few threads of their own, since one may block for as long as the device takes.
+//!
+//! A file is opened when its first hint comes, and closed when no program has it open any more: until then a deleted
+//! file would stay on its disk because of us. What does not fit into the queue is not done, and said so.
+
+use crate::blocks::FileKey;
+use crate::hints::{Device, HintedFile, Hints, reopen};
+use crate::plan::{FileNumber, LoadDone, Reason};
+use presagio_core::{Nanos, Range};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Hints that are carried out at the same time.
+const THREADS: usize = 4;
+/// Hints that wait.
+const QUEUE_MAX: usize = 512;
+/// Files that are open for hints at the same time; more are opened for each hint anew.
+const OPEN_MAX: usize = 256;
+
+/// Where a file can be found.
+#[derive(Clone, Debug)]
+pub(super) struct Whereabouts {
+    pub key: FileKey,
+    /// A process and its descriptor, if one has it open.
+    pub descriptor: Option<(u32, i32)>,
+    pub path: PathBuf,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub(super) enum Work {
+    Load(FileNumber, Range, Reason, Whereabouts),
+    Release(FileNumber, Range, Whereabouts),
+    OpenAhead(PathBuf),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Done {
+    Loaded(LoadDone),
+    /// A file was opened ahead.
+    Opened {
+        path: PathBuf,
+        key: FileKey,
+        size: u64,
+        device: Arc<Device>,
+        file: HintedFile,
+    },
+}
+
+/// See the module's header.
+pub(super) struct Workers {
+    queue: Option<SyncSender<Work>>,
+    done: Receiver<Done>,
+    shared: Arc<Shared>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    /// Hints that found the queue full.
+    pub refused: u64,
+}
+
+struct Shared {
+    hints: Hints,
+    files: Mutex<BTreeMap<FileNumber, Arc<HintedFile>>>,
+    began: Instant,
+    offset: Nanos,
+}
+
+impl Shared {
+    fn now(&self) -> Nanos {
+        self.offset + self.began.elapsed().into()
+    }
+
+    fn files(&self) -> MutexGuard<'_, BTreeMap<FileNumber, Arc<HintedFile>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, number: FileNumber, at: &Whereabouts) -> Option<Arc<HintedFile>> {
+        if let Some(open) = self.files().get(&number) {
+            return Some(open.clone());
+        }
+        let file = Arc::new(self.hints.open(find(at)?).ok()?);
+        let mut files = self.files();
+        if files.len() < OPEN_MAX {
+            files.insert(number, file.clone());
+        }
+        Some(file)
+    }
+
+    fn load(&self, number: FileNumber, range: Range, reason: Reason, at: &Whereabouts) -> LoadDone {
+        let started = self.now();
+        let loaded = self.file(number, at).map(|file| file.will_need(range));
+        let loaded = loaded.unwrap_or_default();
+        LoadDone {
+            file: number,
+            range,
+            reason,
+            started,
+            ended: self.now(),
+            already: loaded.already,
+            there: loaded.there,
+        }
+    }
+
+    fn open_ahead(&self, path: PathBuf) -> Option<Done> {
+        let file = open_for_reading(&path).ok()?;
+        let metadata = file.metadata().ok()?;
+        let file = self.hints.open(file).ok()?;
+        Some(Done::Opened {
+            key: FileKey {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+            },
+            size: metadata.len(),
+            device: file.target().device.clone(),
+            file,
+            path,
+        })
+    }
+
+    fn carry_out(&self, work: Work) -> Option<Done> {
+        match work {
+            Work::Load(file, range, reason, at) => {
+                Some(Done::Loaded(self.load(file, range, reason, &at)))
+            }
+            Work::Release(file, range, at) => {
+                self.file(file, &at)?.dont_need(range);
+                None
+            }
+            Work::OpenAhead(path) => self.open_ahead(path),
+        }
+    }
+}
+
+/// Opens a file through a process that has it open, or by its name if that still leads to it.
+fn find(at: &Whereabouts) -> Option<File> {
+    let through = |(pid, fd)| reopen(pid, fd, at.key).ok();
+    at.descriptor.and_then(through).or_else(|| {
+        let file = open_for_reading(&at.path).ok()?;
+        let metadata = file.metadata().ok()?;
+        let is_same = (metadata.dev(), metadata.ino()) == (at.key.device, at.key.inode);
+        is_same.then_some(file)
+    })
+}
+
+/// A regular file, without waiting for whoever is at the other end of something else.
+fn open_for_reading(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+impl Workers {
+    /// Threads that count their time from `now`.
+    pub fn start(now: Nanos) -> io::Result<Workers> {
+        let shared = Arc::new(Shared {
+            hints: Hints::default(),
+            files: Mutex::default(),
+            began: Instant::now(),
+            offset: now,
+        });
+        let (queue, work) = sync_channel(QUEUE_MAX);
+        let (sender, done) = channel();
+        let work = Arc::new(Mutex::new(work));
+        let thread = |_| {
+            let (shared, work, sender) = (shared.clone(), work.clone(), sender.clone());
+            let thread = std::thread::Builder::new().name("hints".into());
+            thread.spawn(move || serve(&shared, &work, &sender))
+        };
+        let threads = (0..THREADS).map(thread).collect::<io::Result<_>>()?;
+        Ok(Workers {
+            queue: Some(queue),
+            done,
+            threads,
+            refused: 0,
+            shared,
+        })
+    }
+
+    /// Has something done. A load that finds no room is told at once as one that did nothing.
+    pub fn submit(&mut self, work: Work) -> Option<LoadDone> {
+        let queue = self.queue.as_ref()?;
+        let (TrySendError::Full(work) | TrySendError::Disconnected(work)) =
+            queue.try_send(work).err()?;
+        self.refused += 1;
+        let Work::Load(file, range, reason, _) = work else {
+            return None;
+        };
+        let now = self.shared.now();
+        Some(LoadDone {
+            file,
+            range,
+            reason,
+            started: now,
+            ended: now,
+            already: 0,
+            there: 0,
+        })
+    }
+
+    /// What was done since the last time.
+    pub fn results(&self) -> Vec<Done> {
+        self.done.try_iter().collect()
+    }
+
+    /// Keeps a file that was opened ahead, for the hints that will come.
+    pub fn keep(&self, number: FileNumber, file: HintedFile) {
+        let mut files = self.shared.files();
+        if files.len() < OPEN_MAX {
+            files.entry(number).or_insert_with(|| Arc::new(file));
+        }
+    }
+
+    /// Nobody has the file open any more.
+    pub fn closed(&self, number: FileNumber) {
+        let file = self.shared.files().remove(&number);
+        drop(file); // behind the lock
+    }
+
+    /// Where a file lies. It is opened for a moment.
+    pub fn device(&self, at: &Whereabouts) -> Option<Arc<Device>> {
+        let file = self.shared.hints.open(find(at)?).ok()?;
+        Some(file.target().device.clone())
+    }
+
+    /// One line for each back-end that did something.
+    pub fn summary(&self) -> Vec<String> {
+        self.shared.hints.summary()
+    }
+
+    /// Takes no more work. What is being done is not waited for: it may take as long as the device likes.
+    pub fn stop(&mut self) {
+        self.queue = None;
+        self.threads.clear();
+    }
+}
+
+fn serve(shared: &Shared, work: &Mutex<Receiver<Work>>, done: &Sender<Done>) {
+    loop {
+        let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(next) = next else {
+            return;
+        };
+        if let Some(result) = shared.carry_out(next)
+            && done.send(result).is_err()
+        {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Duration;
+
+    fn file(dir: &Path) -> (PathBuf, Whereabouts) {
+        let path = dir.join("data");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        let metadata = file.metadata().unwrap();
+        let key = FileKey {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        let at = Whereabouts {
+            key,
+            descriptor: None,
+            path: path.clone(),
+        };
+        (path, at)
+    }
+
+    fn wait(workers: &Workers) -> Done {
+        workers.done.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn a_load_is_carried_out_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, at) = file(dir.path());
+        let mut workers = Workers::start(Nanos(5)).unwrap();
+        let range = Range::at(0, 1 << 20);
+        let work = Work::Load(FileNumber(1), range, Reason::Exact, at);
+        assert!(workers.submit(work).is_none());
+        let Done::Loaded(done) = wait(&workers) else {
+            panic!("not a load");
+        };
+        assert_eq!((done.file, done.range), (FileNumber(1), range));
+        assert!(done.there > 0 && done.ended >= done.started);
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_by_now_loads_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, at) = file(dir.path());
+        std::fs::rename(&path, dir.path().join("moved")).unwrap();
+        std::fs::write(&path, [0; 8192]).unwrap();
+        let mut workers = Workers::start(Nanos(0)).unwrap();
+        workers.submit(Work::Load(
+            FileNumber(1),
+            Range::at(0, 8192),
+            Reason::Exact,
+            at,
+        ));
+        assert!(matches!(wait(&workers), Done::Loaded(done) if done.there == 0));
+    }
+
+    #[test]
+    fn a_file_is_opened_ahead_and_what_is_no_file_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, at) = file(dir.path());
+        let mut workers = Workers::start(Nanos(0)).unwrap();
+        workers.submit(Work::OpenAhead(dir.path().into()));
+        workers.submit(Work::OpenAhead("/dev/zero".into()));
+        workers.submit(Work::OpenAhead(path.clone()));
+        let Done::Opened {
+            path: found,
+            key,
+            size,
+            ..
+        } = wait(&workers)
+        else {
+            panic!("not opened");
+        };
+        assert_eq!((found, key, size), (path, at.key, 1 << 20));
+    }
+}

@@ -1,0 +1,257 @@
+//! One file: its readers, and the decision which method is in force for it.
+//!
+//! A read passes the reader's window and tape, the ledger and the governor; every few reads the governor decides
+//! with the estimates that are made here. `loads` then turns the method into loads.
+
+use super::exact;
+use super::governor::{Governor, METHODS, Method};
+use super::ledger::Ledger;
+use super::reader::{LOOK_EVERY, Reader};
+use super::speed::{Fit, Speed, wait_ns};
+use super::tape::Cursor;
+use super::told;
+use crate::config::Mode;
+use crate::hints::Device;
+use crate::plan::{Access, LoadDone};
+use presagio_core::Nanos;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Operations that overlap, until it was measured: enough that a distant server is tried.
+const OVERLAP: f64 = 4.0;
+/// Where the kernel reads so far ahead, it serves sequential reads as well as we could.
+const KERNEL_AHEAD_KB: u32 = 1024;
+/// Loads that found more than this share in memory are of no use.
+const ALREADY_MAX: f64 = 0.9;
+/// So many of them are enough to tell.
+const ALREADY_LOADS: u32 = 8;
+
+/// A file that is open.
+#[derive(Debug)]
+pub(super) struct File {
+    pub path: PathBuf,
+    pub size: u64,
+    pub device: Arc<Device>,
+    pub governor: Governor,
+    pub ledger: Ledger,
+    pub readers: BTreeMap<u32, Reader>,
+    /// Reads on its tape that were asked for before it was opened.
+    pub planned_before: usize,
+    pub mode: Mode,
+    /// Why the method is what it is.
+    pub why: String,
+    since: Since,
+    already: Already,
+    /// The gap up to which exact loads were joined when they were last measured.
+    gap_measured: u64,
+}
+
+/// What happened since the last batch of loads was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    began: Nanos,
+    wait_ns: u64,
+    loaded: u64,
+    operations: u64,
+}
+
+/// How much of the last loads was in memory before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Already {
+    loads: u32,
+    asked: u64,
+    there: u64,
+}
+
+impl File {
+    pub fn new(path: PathBuf, size: u64, device: Arc<Device>) -> File {
+        File {
+            path,
+            size,
+            device,
+            governor: Governor::default(),
+            ledger: Ledger::default(),
+            readers: BTreeMap::new(),
+            planned_before: 0,
+            mode: Mode::Normal,
+            why: String::new(),
+            since: Since::default(),
+            already: Already::default(),
+            gap_measured: 0,
+        }
+    }
+
+    /// The largest operation of its device.
+    pub fn operation_max(&self) -> u64 {
+        let kb = self.device.max_sectors_kb.or(self.device.read_ahead_kb);
+        u64::from(kb.unwrap_or(128).max(4)) << 10
+    }
+
+    /// A process has read.
+    pub fn read(&mut self, access: &Access, speed: &mut Speed) {
+        let operation_max = self.operation_max();
+        let stranger = || Reader::new(None, Cursor::stranger(), 0);
+        let reader = self.readers.entry(access.process).or_insert_with(stranger);
+        reader.read(access);
+        let found = self.ledger.read(access.range);
+        let wait_ns = wait_ns(access.range.len(), access.duration.0);
+        self.since.wait_ns += wait_ns;
+        let asked = 2 * found.bytes >= access.range.len();
+        self.governor
+            .read(found.method.filter(|_| asked), wait_ns as f64);
+        if found.bytes == 0 {
+            let operations = access.range.len().div_ceil(operation_max);
+            speed.took(operations, access.range.len(), access.duration.0);
+        }
+        if reader.reads.is_multiple_of(LOOK_EVERY) {
+            self.decide(access, speed);
+        }
+    }
+
+    /// A load was carried out.
+    pub fn loaded(&mut self, done: &LoadDone, speed: &mut Speed) {
+        let already = done.already.min(done.range.len());
+        let new = done.there.min(done.range.len()).saturating_sub(already);
+        let operations = new.div_ceil(self.operation_max());
+        self.ledger.refund(already);
+        self.since.loaded += new;
+        self.since.operations += operations;
+        speed.took(operations, new, done.ended.since(done.started).0);
+        self.mind_already(done.range.len(), already);
+    }
+
+    /// Loads of what is there anyway are given up.
+    fn mind_already(&mut self, asked: u64, there: u64) {
+        self.already.loads += 1;
+        self.already.asked += asked;
+        self.already.there += there;
+        if self.already.loads >= ALREADY_LOADS {
+            let already = std::mem::take(&mut self.already);
+            let useless = already.there as f64 > ALREADY_MAX * already.asked as f64;
+            if useless && self.governor.method() != Method::Nothing {
+                self.governor.useless();
+            }
+        }
+    }
+
+    /// A batch of loads is asked for. Since they are when half of the last one is read, the device has moved one batch
+    /// since the last: if the program waited most of that time, this is what the device can do.
+    pub fn asked(&mut self, now: Nanos, speed: &mut Speed) {
+        let since = std::mem::take(&mut self.since);
+        self.since.began = now;
+        let elapsed = now.since(since.began).0;
+        if since.began > Nanos::ZERO && since.wait_ns > elapsed / 2 {
+            speed.took(since.operations, since.loaded, elapsed);
+        }
+    }
+
+    /// Lets the governor decide if it is time, and notes why.
+    fn decide(&mut self, access: &Access, speed: &Speed) {
+        let possible = self
+            .readers
+            .values()
+            .any(|r| self.can(r, self.governor.method()));
+        if !possible {
+            self.governor.give_up();
+            self.restart();
+        }
+        let Some(reader) = self.readers.get(&access.process) else {
+            return;
+        };
+        if possible && !self.governor.is_due() {
+            return;
+        }
+        let (fit, think_ns) = (speed.fit(), reader.window.think_ns());
+        let estimates = self.estimates(access, fit);
+        let changed = self.governor.decide(think_ns, estimates);
+        if !self.governor.is_trial() {
+            let costs = self.governor.costs();
+            self.why = told::why(self.governor.method(), reader, fit, costs, estimates);
+        }
+        self.mind_gap(fit);
+        if changed {
+            self.restart();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.ledger.stake();
+        self.readers.values_mut().for_each(Reader::restart);
+    }
+
+    /// Whether a method is possible for a reader.
+    fn can(&self, reader: &Reader, method: Method) -> bool {
+        match method {
+            Method::Nothing => true,
+            Method::Exact if reader.cursor.is_sure() => true,
+            _ if reader.is_sequential() && self.is_served() => false,
+            Method::Exact => !reader.expected.is_empty(),
+            Method::Sieving => reader.is_dense(),
+        }
+    }
+
+    /// Whether the kernel does well for sequential reads.
+    fn is_served(&self) -> bool {
+        let kb = self.device.read_ahead_kb;
+        kb.is_none_or(|kb| kb >= KERNEL_AHEAD_KB)
+    }
+
+    /// Exact loads that are joined quite differently from when they were measured deserve a new judgement.
+    fn mind_gap(&mut self, fit: Option<Fit>) {
+        let (gap, before) = (self.gap(fit), self.gap_measured);
+        if self.governor.method() == Method::Exact {
+            self.gap_measured = gap;
+        } else if gap > 2 * before || 2 * gap < before {
+            self.gap_measured = gap;
+            self.governor.forget(Method::Exact);
+        }
+    }
+
+    /// How long a read would wait with each method that is possible now, for the process that has just read, or for
+    /// another if it is possible only there.
+    fn estimates(&self, access: &Access, fit: Option<Fit>) -> [Option<f64>; 3] {
+        let estimate = |method: Method| {
+            let this = self.readers.get(&access.process);
+            let mut all = this.into_iter().chain(self.readers.values());
+            let reader = all.find(|r| self.can(r, method))?;
+            let device_ns = match method {
+                Method::Nothing => None,
+                Method::Exact => self.exact_ns(reader, fit, access.time),
+                Method::Sieving => self.sieving_ns(reader, fit),
+            };
+            Some((device_ns? - reader.window.think_ns()).max(0.0))
+        };
+        METHODS.map(estimate)
+    }
+
+    /// The time that the device needs for a read if it is asked for exactly.
+    fn exact_ns(&self, reader: &Reader, fit: Option<Fit>, now: Nanos) -> Option<f64> {
+        let Some(fit) = fit else {
+            return Some(0.0); // unknown: worth a try
+        };
+        let coming = reader.coming(now);
+        if coming.is_empty() && !reader.cursor.is_sure() {
+            return None;
+        }
+        let count = coming.len().max(1) as f64;
+        let loads = exact::merge(coming, self.gap(Some(fit)), self.load_max());
+        Some(exact::time(&loads, &overlapped(fit), self.operation_max()) / count)
+    }
+
+    /// The same if everything ahead is loaded.
+    fn sieving_ns(&self, reader: &Reader, fit: Option<Fit>) -> Option<f64> {
+        let (shape, fit) = (reader.shape?, fit?);
+        let span = shape.read_len / shape.density;
+        let operations = span / self.block(Some(fit)).min(self.operation_max()) as f64;
+        Some(overlapped(fit).time(operations, span))
+    }
+}
+
+/// What operations cost when several are underway.
+fn overlapped(fit: Fit) -> Fit {
+    Fit {
+        operation_ns: fit.operation_ns / OVERLAP,
+        ..fit
+    }
+}

@@ -1,0 +1,340 @@
+//! The governor of a file: which of the three methods is in force, by what each has been measured to do.
+//!
+//! A method's cost is the time that a read waits, averaged over *epochs* of reads; until it was measured, an estimate
+//! from the device's speed stands for it. The method with the least cost is in force. Those that lost are tried again
+//! for one epoch, rarely, and more rarely each time they lose: so doing nothing is the control group of the others,
+//! and what failed gets its second chance, by one rule. After a change the first reads do not count.
+
+/// What can be done for the reads of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// Leave it to the kernel.
+    Nothing,
+    /// Load what is known to come.
+    Exact,
+    /// Load everything ahead of a window that is read densely.
+    Sieving,
+}
+
+/// All of them, in the order of their indices.
+pub const METHODS: [Method; 3] = [Method::Nothing, Method::Exact, Method::Sieving];
+
+/// A method is judged by so many reads: enough that one slow read does not decide, few enough that a wrong try costs little.
+const EPOCH: u32 = 32;
+/// The first judgement is made earlier, since all reads before it wait.
+const EPOCH_FIRST: u32 = 16;
+/// And earlier still where an earlier run, or the file before, has told what to expect.
+const EPOCH_SEEDED: u32 = 4;
+/// Reads after a change that do not count: what was underway, and what came too late.
+const SETTLING: u32 = 8;
+/// Reads until a method that lost is tried again: an epoch each is 4 %, less with each doubling.
+const RETRY: u64 = 1024;
+/// Doubled no more often than this.
+const RETRY_DOUBLINGS_MAX: u32 = 10;
+/// Another method must promise to save this share of the time, or the change is not worth its unrest.
+const GAIN_MIN: f64 = 0.05;
+/// A program that waits for less than this share of its time has nothing to gain.
+const WAIT_MIN: f64 = 0.03;
+
+/// See the module's header. Costs are nanoseconds that a read waits.
+#[derive(Clone, Debug)]
+pub struct Governor {
+    method: Method,
+    costs: [Option<f64>; 3],
+    tallies: [Tally; 3],
+    retries: [Retry; 3],
+    seeded: bool,
+    trial: bool,
+    waits: bool,
+    settling: u32,
+    reads: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    reads: u32,
+    wait_ns: f64,
+    longest_ns: f64,
+}
+
+impl Tally {
+    /// Whether these reads waited for a share of the time that is worth the trouble. The longest one does not count: it may
+    /// have been interrupted.
+    fn waits(&self, think_ns: f64) -> bool {
+        let others = f64::from(self.reads.saturating_sub(1).max(1));
+        let wait_ns = (self.wait_ns - self.longest_ns) / others;
+        wait_ns > WAIT_MIN * (wait_ns + think_ns)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Retry {
+    at: u64,
+    doublings: u32,
+}
+
+impl Default for Governor {
+    fn default() -> Governor {
+        let retry = Retry {
+            at: RETRY,
+            doublings: 0,
+        };
+        Governor {
+            method: Method::Nothing,
+            costs: [None; 3],
+            tallies: [Tally::default(); 3],
+            retries: [retry; 3],
+            seeded: false,
+            trial: false,
+            waits: false,
+            settling: 0,
+            reads: 0,
+        }
+    }
+}
+
+impl Governor {
+    /// One that knows what the methods cost in an earlier run.
+    pub fn seeded(costs: [Option<f64>; 3]) -> Governor {
+        Governor {
+            seeded: costs[0].is_some(),
+            costs,
+            ..Governor::default()
+        }
+    }
+
+    /// For the next file of the same kind: it goes on as it is.
+    pub fn heir(&self) -> Governor {
+        Governor {
+            seeded: self.costs[0].is_some(),
+            ..self.clone()
+        }
+    }
+
+    /// The method in force.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Whether the method in force is only tried again.
+    pub fn is_trial(&self) -> bool {
+        self.trial
+    }
+
+    /// What a method costs, as far as it was measured.
+    pub fn costs(&self) -> [Option<f64>; 3] {
+        self.costs
+    }
+
+    /// A read took so long. `found` is the method that had asked for its bytes, if any.
+    pub fn read(&mut self, found: Option<Method>, wait_ns: f64) {
+        self.reads += 1;
+        if self.settling > 0 {
+            self.settling -= 1;
+            return;
+        }
+        let tally = &mut self.tallies[found.unwrap_or(self.method) as usize];
+        tally.reads += 1;
+        tally.wait_ns += wait_ns;
+        tally.longest_ns = tally.longest_ns.max(wait_ns);
+    }
+
+    /// Whether an epoch is over, and a decision due.
+    pub fn is_due(&self) -> bool {
+        self.tallies[self.method as usize].reads >= self.epoch()
+    }
+
+    /// Decides. `think_ns` is what the program does between reads; `estimates` has a figure for each method that is
+    /// possible now (the one for `Nothing` is not used). Whether the method changed.
+    pub fn decide(&mut self, think_ns: f64, estimates: [Option<f64>; 3]) -> bool {
+        if !self.is_due() {
+            return false;
+        }
+        if self.method == Method::Nothing {
+            self.waits = self.tallies[Method::Nothing as usize].waits(think_ns);
+        }
+        self.fold();
+        self.seeded = false;
+        let choice = if self.waits {
+            self.choice(think_ns, &estimates)
+        } else {
+            Method::Nothing
+        };
+        let changed = choice != self.method;
+        if changed {
+            self.lose(self.method);
+            self.change(choice);
+        }
+        changed
+    }
+
+    /// The method in force is no longer possible.
+    pub fn give_up(&mut self) {
+        self.trial = false;
+        self.change(Method::Nothing);
+    }
+
+    /// The method in force does nothing that was not there anyway: back to nothing.
+    pub fn useless(&mut self) {
+        self.costs[self.method as usize] = self.costs[Method::Nothing as usize];
+        self.lose(self.method);
+        self.change(Method::Nothing);
+    }
+
+    /// A method works in another way now: what it was measured to do no longer holds.
+    pub fn forget(&mut self, method: Method) {
+        self.costs[method as usize] = None;
+        self.tallies[method as usize] = Tally::default();
+    }
+
+    /// Whether the program waits for its reads at all, as far as is known.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The one to try again if it is time, else the cheapest, unless it is hardly cheaper than the one in force.
+    fn choice(&mut self, think_ns: f64, estimates: &[Option<f64>; 3]) -> Method {
+        let time = |m: Method| {
+            let measured = self.costs[m as usize];
+            let cost = match m {
+                Method::Nothing => measured,
+                _ => estimates[m as usize].map(|estimate| measured.unwrap_or(estimate)),
+            };
+            cost.map(|cost| cost + think_ns)
+        };
+        let possible = METHODS.into_iter().filter_map(|m| Some((m, time(m)?)));
+        let best = possible.min_by(|a, b| a.1.total_cmp(&b.1));
+        let (Some((best, least)), Some(now)) = (best, time(self.method)) else {
+            return self.method;
+        };
+        if least < (1.0 - GAIN_MIN) * now {
+            self.trial = false;
+            return best;
+        }
+        let retried = METHODS.into_iter().find(|m| {
+            *m != self.method && time(*m).is_some() && self.reads >= self.retries[*m as usize].at
+        });
+        self.trial = retried.is_some();
+        retried.unwrap_or(self.method)
+    }
+
+    /// Closes the epochs that are full.
+    fn fold(&mut self) {
+        for method in METHODS {
+            let tally = self.tallies[method as usize];
+            let full = tally.reads >= EPOCH || method == self.method;
+            if !full || tally.reads == 0 {
+                continue;
+            }
+            let mean = tally.wait_ns / f64::from(tally.reads);
+            let cost = &mut self.costs[method as usize];
+            *cost = Some(cost.map_or(mean, |before| (before + mean) / 2.0));
+            self.tallies[method as usize] = Tally::default();
+        }
+    }
+
+    fn epoch(&self) -> u32 {
+        match (self.method, self.costs[0], self.seeded) {
+            (Method::Nothing, _, true) => EPOCH_SEEDED,
+            (Method::Nothing, None, false) => EPOCH_FIRST,
+            _ => EPOCH,
+        }
+    }
+
+    fn lose(&mut self, method: Method) {
+        let retry = &mut self.retries[method as usize];
+        retry.at = self.reads + (RETRY << retry.doublings);
+        retry.doublings = (retry.doublings + 1).min(RETRY_DOUBLINGS_MAX);
+    }
+
+    fn change(&mut self, method: Method) {
+        self.method = method;
+        self.seeded = false;
+        self.settling = SETTLING;
+        self.tallies[method as usize] = Tally::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THINK: f64 = 300_000.0;
+    const ALL: [Option<f64>; 3] = [None, Some(0.0), Some(0.0)];
+    const SIEVING: [Option<f64>; 3] = [None, None, Some(0.0)];
+
+    /// So many reads, each of which takes what `wait` says for the method in force. How many had each method.
+    fn reads(
+        governor: &mut Governor,
+        count: u32,
+        possible: [Option<f64>; 3],
+        wait: [f64; 3],
+    ) -> [u32; 3] {
+        let mut had = [0; 3];
+        for _ in 0..count {
+            let method = governor.method();
+            had[method as usize] += 1;
+            governor.read(None, wait[method as usize]);
+            governor.decide(THINK, possible);
+        }
+        had
+    }
+
+    #[test]
+    fn a_program_that_does_not_wait_is_left_alone() {
+        let mut governor = Governor::default();
+        let had = reads(&mut governor, 100_000, ALL, [5_000.0, 0.0, 0.0]);
+        assert_eq!(had, [100_000, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_measured_decides_whatever_was_promised() {
+        let mut governor = Governor::default();
+        let had = reads(&mut governor, 10_000, ALL, [1e6, 3e6, 2e5]);
+        assert!(had[2] > 9_300, "{had:?}");
+    }
+
+    #[test]
+    fn the_control_group_is_a_few_per_cent_and_shrinks() {
+        let mut governor = Governor::default();
+        reads(&mut governor, 1_000, SIEVING, [1e6, 0.0, 0.0]);
+        let early = reads(&mut governor, 9_000, SIEVING, [1e6, 0.0, 0.0]);
+        let late = reads(&mut governor, 90_000, SIEVING, [1e6, 0.0, 0.0]);
+        assert!(early[0] > 0 && early[0] < 450, "{early:?}");
+        assert!(late[0] > 0 && late[0] < 450, "{late:?}");
+    }
+
+    #[test]
+    fn what_does_not_pay_is_tried_again_ever_more_rarely() {
+        let mut governor = Governor::default();
+        let had = reads(&mut governor, 100_000, SIEVING, [1e6, 0.0, 1.5e6]);
+        assert!(had[2] > EPOCH && had[2] < 500, "{had:?}");
+    }
+
+    #[test]
+    fn what_pays_again_is_found() {
+        let mut governor = Governor::default();
+        reads(&mut governor, 2_000, SIEVING, [1e6, 0.0, 1.5e6]);
+        assert_eq!(governor.method(), Method::Nothing);
+        reads(&mut governor, 10_000, SIEVING, [1e6, 0.0, 0.0]);
+        assert_eq!(governor.method(), Method::Sieving);
+    }
+
+    #[test]
+    fn what_is_given_up_can_come_back() {
+        let mut governor = Governor::default();
+        reads(&mut governor, 100, SIEVING, [1e6, 0.0, 0.0]);
+        assert_eq!(governor.method(), Method::Sieving);
+        governor.give_up();
+        assert_eq!(governor.method(), Method::Nothing);
+        reads(&mut governor, 100, SIEVING, [1e6, 0.0, 0.0]);
+        assert_eq!(governor.method(), Method::Sieving);
+    }
+
+    #[test]
+    fn an_earlier_run_shortens_the_wait() {
+        let mut governor = Governor::seeded([Some(1e6), None, Some(0.0)]);
+        reads(&mut governor, EPOCH_SEEDED, SIEVING, [1e6, 0.0, 0.0]);
+        assert_eq!(governor.method(), Method::Sieving);
+    }
+}

@@ -1,0 +1,668 @@
+//! The strategy that adapts: which bytes to load, for which file, and when to leave it alone.
+//!
+//! For each file one of three methods is in force. *Exact*: what is known to come is loaded, from the file's own
+//! history (`tape`), that of the file before it, or a model's expectation; gaps are read too where that is cheaper
+//! (`exact`). *Sieving*: nothing is known, but reads cover a moving window densely (`sieve`). *Nothing*: the kernel
+//! does as well. `speed` says what the device can do, `governor` measures what each method really gains and chooses,
+//! `ledger` bounds what can be wasted, `tapes` keeps the histories from run to run, `told` says why.
+//!
+//! Everything is deterministic: the same calls give the same hints.
+//!
+//! ```
+//! use presagio_advise::plan::Strategy;
+//! use presagio_advise::strategy::{Adaptive, Options, Tapes};
+//! use presagio_core::Nanos;
+//!
+//! let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+//! let mut hints = Vec::new();
+//! strategy.plan(Nanos::ZERO, &mut hints);
+//! assert!(hints.is_empty());
+//! assert!(Tapes::load(&strategy.save()).unwrap().is_empty());
+//! ```
+
+mod exact;
+mod file;
+mod governor;
+mod ledger;
+mod loads;
+mod random;
+mod reader;
+mod sieve;
+mod speed;
+mod tape;
+mod tapes;
+mod told;
+mod written;
+
+pub use tapes::{LoadError, Tapes};
+
+use crate::hints::{Device, Storage};
+use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Reason, Strategy};
+use file::File;
+use governor::{Governor, Method};
+use loads::Turn;
+use presagio_core::{Nanos, Range};
+use reader::Reader;
+use speed::Speed;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tape::{Cursor, Tape};
+use written::Written;
+
+/// Sentences about closed files that are kept for the summary.
+const TOLD_MAX: usize = 256;
+
+/// Files opened ahead that nobody has come for yet.
+const AHEAD_FILES_MAX: usize = 16;
+/// Processes whose last file is remembered: short ones come by the thousand.
+const LAST_MAX: usize = 256;
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes that may be loaded and not read yet, in all files together.
+    pub memory_max: u64,
+    /// Whether written data that is not read again is let go.
+    pub release_written: bool,
+}
+
+impl Default for Options {
+    /// 128 MiB: four files at full depth. What was written stays.
+    fn default() -> Options {
+        Options {
+            memory_max: 128 << 20,
+            release_written: false,
+        }
+    }
+}
+
+/// What came of all loads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Bytes that were asked for and then read.
+    pub useful: u64,
+    /// Bytes that were asked for and not read, gaps that were read on purpose among them.
+    pub wasted: u64,
+    /// Bytes that may still be read.
+    pub unread: u64,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub struct Adaptive {
+    options: Options,
+    tapes: Tapes,
+    files: BTreeMap<FileNumber, File>,
+    numbers: BTreeMap<PathBuf, FileNumber>,
+    /// By the name of the device.
+    speeds: BTreeMap<String, Speed>,
+    /// The file that each process opened last, and what was learned from it.
+    last: BTreeMap<u32, Last>,
+    /// Files that were read since the last plan.
+    active: BTreeSet<(FileNumber, u32)>,
+    hints: Vec<Hint>,
+    /// Bytes that may still be loaded, while a plan is made.
+    room: u64,
+    written: Written,
+    told: VecDeque<(PathBuf, String)>,
+    closed: Account,
+}
+
+/// What a file leaves to the one that is opened after it.
+#[derive(Clone, Debug)]
+struct Last {
+    path: PathBuf,
+    device: String,
+    governor: Governor,
+    tape: Option<Arc<Tape>>,
+}
+
+impl Adaptive {
+    /// One that remembers these tapes.
+    pub fn new(options: Options, tapes: Tapes) -> Adaptive {
+        Adaptive {
+            options,
+            tapes,
+            files: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            speeds: BTreeMap::new(),
+            last: BTreeMap::new(),
+            active: BTreeSet::new(),
+            hints: Vec::new(),
+            room: 0,
+            written: Written::default(),
+            told: VecDeque::new(),
+            closed: Account::default(),
+        }
+    }
+
+    /// The tapes as bytes, with those of files that are still open.
+    pub fn save(&mut self) -> Vec<u8> {
+        for file in self.files.values() {
+            let longest = file.readers.values().max_by_key(|r| r.recording.len());
+            if let Some(reader) = longest {
+                let tape = Arc::new(reader.recording.clone());
+                let costs = file.governor.costs();
+                let fit = self.speeds.get(&file.device.name).and_then(Speed::fit);
+                self.tapes.keep(&file.path, file.size, tape, costs, fit);
+            }
+        }
+        self.tapes.save()
+    }
+
+    /// What was chosen for each file and why, in a sentence; files that are open come last.
+    pub fn explain(&self) -> Vec<(PathBuf, String)> {
+        let open = self.files.values().filter(|f| !f.readers.is_empty());
+        let open = open.map(|f| (f.path.clone(), told::sentence(f)));
+        self.told.iter().cloned().chain(open).collect()
+    }
+
+    /// What came of the loads so far.
+    pub fn account(&self) -> Account {
+        self.files.values().fold(self.closed, |sum, file| Account {
+            useful: sum.useful + file.ledger.useful,
+            wasted: sum.wasted + file.ledger.wasted,
+            unread: sum.unread + file.ledger.unread(),
+        })
+    }
+
+    /// What a plan for a file is made with.
+    fn turn(&self, device: &Device, now: Nanos) -> Turn {
+        Turn {
+            fit: self.speeds.get(&device.name).and_then(Speed::fit),
+            now,
+            room: self.room,
+            loads: Vec::new(),
+        }
+    }
+
+    /// A file that the process has just opened, or that was opened ahead.
+    fn file_of(&mut self, opened: &Opened<'_>) -> &mut File {
+        self.recall_speed(opened);
+        self.numbers.insert(opened.path.to_owned(), opened.file);
+        let file = self.files.entry(opened.file).or_insert_with(|| {
+            let device = opened.device.clone();
+            File::new(opened.path.to_owned(), opened.size, device)
+        });
+        file.size = opened.size;
+        file
+    }
+
+    /// What an earlier run has found about the device, if nothing is known yet.
+    fn recall_speed(&mut self, opened: &Opened<'_>) {
+        let kept = self.tapes.get(opened.path, opened.size);
+        let speed = kept.and_then(|kept| kept.fit).map(Speed::seeded);
+        if let Some(speed) = speed {
+            let name = opened.device.name.clone();
+            self.speeds.entry(name).or_insert(speed);
+        }
+    }
+
+    /// The next file of a series goes on as the one before; else an earlier run tells what to expect.
+    fn governor_of(&self, opened: &Opened<'_>) -> Governor {
+        let last = opened.process.and_then(|p| self.last.get(&p));
+        let kin = last.filter(|last| {
+            last.device == opened.device.name && last.path.parent() == opened.path.parent()
+        });
+        if let Some(last) = kin {
+            return last.governor.heir();
+        }
+        let kept = self.tapes.get(opened.path, opened.size);
+        kept.map_or_else(Governor::default, |kept| Governor::seeded(kept.costs))
+    }
+
+    /// The tape to follow: the file's own, else that of the file before.
+    fn tape_of(&self, path: &Path, size: u64, process: u32) -> (Option<Arc<Tape>>, Cursor) {
+        if let Some(kept) = self.tapes.get(path, size) {
+            return (Some(kept.tape.clone()), Cursor::same_file());
+        }
+        let last = self.last.get(&process).filter(|last| last.path != path);
+        let sibling = last.and_then(|last| last.tape.clone());
+        (sibling, Cursor::stranger())
+    }
+
+    /// The file that will be opened next: as in the last run, else the next number if the last step was one, too.
+    fn next_of(&self, path: &Path, process: u32) -> Option<PathBuf> {
+        if let Some(next) = self.tapes.after(path) {
+            return Some(next.to_owned());
+        }
+        let last = &self.last.get(&process)?.path;
+        (tapes::counted_up(last)? == path).then(|| tapes::counted_up(path))?
+    }
+
+    /// What the file that a process opened last has taught by now, if it is still open.
+    fn refresh_last(&mut self, process: u32) {
+        let Some(last) = self.last.get_mut(&process) else {
+            return;
+        };
+        let file = self.numbers.get(&last.path).and_then(|n| self.files.get(n));
+        let reader = file.and_then(|f| Some((f, f.readers.get(&process)?)));
+        if let Some((file, reader)) = reader {
+            last.governor = file.governor.clone();
+            last.tape = Some(Arc::new(reader.recording.clone()));
+        }
+    }
+
+    /// Plans for one reader.
+    fn plan_reader(&mut self, number: FileNumber, process: u32, now: Nanos) {
+        let device = self.files.get(&number).map(|f| f.device.clone());
+        let Some(mut turn) = device.map(|d| self.turn(&d, now)) else {
+            return;
+        };
+        let Some(file) = self.files.get_mut(&number) else {
+            return;
+        };
+        let left = file.plan(process, &mut turn);
+        if !turn.loads.is_empty() {
+            let speed = self.speeds.entry(file.device.name.clone()).or_default();
+            file.asked(now, speed);
+        }
+        let reason = reason(file.governor.method());
+        self.hints.extend(random::mode(file, number, process));
+        self.hint(number, &turn, reason);
+        if left > 0 {
+            self.plan_next(number, process, left, now);
+        }
+    }
+
+    /// The tape of a file is at its end: goes on with the next file, which is opened ahead.
+    fn plan_next(&mut self, number: FileNumber, process: u32, bytes: u64, now: Nanos) {
+        let file = self.files.get_mut(&number);
+        let reader = file.and_then(|f| f.readers.get_mut(&process));
+        let Some((reader, path)) = reader.and_then(|r| r.next.clone().map(|n| (r, n))) else {
+            return;
+        };
+        let sibling = reader.source.clone();
+        if !std::mem::replace(&mut reader.next_asked, true) {
+            self.hints.push(Hint::OpenAhead { path });
+        } else if let Some(next) = self.numbers.get(&path) {
+            self.plan_before(*next, sibling, bytes, now);
+        }
+    }
+
+    /// Loads the beginning of a file that nobody has opened yet, by its own tape or that of the file before.
+    fn plan_before(
+        &mut self,
+        number: FileNumber,
+        sibling: Option<Arc<Tape>>,
+        bytes: u64,
+        now: Nanos,
+    ) {
+        let file = self.files.get(&number).filter(|f| f.readers.is_empty());
+        let Some((path, size, device)) = file.map(|f| (&f.path, f.size, &f.device)) else {
+            return;
+        };
+        let own = self.tapes.get(path, size).map(|kept| kept.tape.clone());
+        let mut turn = self.turn(device, now);
+        if let (Some(tape), Some(file)) = (own.or(sibling), self.files.get_mut(&number)) {
+            file.plan_before(&tape, bytes, &mut turn);
+            self.hint(number, &turn, Reason::Exact);
+        }
+    }
+
+    fn hint(&mut self, file: FileNumber, turn: &Turn, reason: Reason) {
+        self.room = turn.room;
+        let hints = turn.loads.iter().map(|range| Hint::Load {
+            file,
+            range: *range,
+            reason,
+        });
+        self.hints.extend(hints);
+    }
+
+    /// Lets go files that were opened ahead and that nobody came for.
+    fn forget_unwanted(&mut self) {
+        let unread = self.files.iter().filter(|(_, f)| f.readers.is_empty());
+        let unread: Vec<FileNumber> = unread.map(|(number, _)| *number).collect();
+        let over = unread.len().saturating_sub(AHEAD_FILES_MAX);
+        unread[..over].iter().for_each(|n| self.forget(*n));
+    }
+
+    /// Nobody reads the file any more.
+    fn forget(&mut self, number: FileNumber) {
+        let Some(mut file) = self.files.remove(&number) else {
+            return;
+        };
+        if self.numbers.get(&file.path) == Some(&number) {
+            self.numbers.remove(&file.path);
+        }
+        if !file.why.is_empty() {
+            let told = (file.path.clone(), told::sentence(&file));
+            self.told.push_back(told);
+        }
+        if self.told.len() > TOLD_MAX {
+            self.told.pop_front();
+        }
+        file.ledger.close();
+        self.closed.useful += file.ledger.useful;
+        self.closed.wasted += file.ledger.wasted;
+    }
+}
+
+impl Strategy for Adaptive {
+    fn opened(&mut self, opened: &Opened<'_>) {
+        if opened.device.storage == Storage::Memory {
+            return;
+        }
+        let Some(process) = opened.process else {
+            self.file_of(opened);
+            self.forget_unwanted();
+            return;
+        };
+        self.refresh_last(process);
+        let (tape, cursor) = self.tape_of(opened.path, opened.size, process);
+        let next = self.next_of(opened.path, process);
+        let governor = self.governor_of(opened);
+        let file = self.file_of(opened);
+        if file.readers.is_empty() {
+            file.governor = governor;
+        }
+        if let Some(reader) = file.readers.get_mut(&process) {
+            reader.opens += 1;
+        } else {
+            let mut reader = Reader::new(tape, cursor, file.planned_before);
+            reader.next = next;
+            file.readers.insert(process, reader);
+        }
+        let last = Last {
+            path: opened.path.to_owned(),
+            device: opened.device.name.clone(),
+            governor: file.governor.clone(),
+            tape: None,
+        };
+        if let Some(before) = self.last.insert(process, last) {
+            self.tapes.opened_after(&before.path, opened.path);
+        }
+        if self.last.len() > LAST_MAX {
+            self.last.pop_first();
+        }
+    }
+
+    fn closed(&mut self, number: FileNumber, process: u32, _now: Nanos) {
+        let Some(file) = self.files.get_mut(&number) else {
+            return;
+        };
+        let opens = file.readers.get_mut(&process).map(|r| &mut r.opens);
+        if let Some(opens) = opens.filter(|opens| **opens > 1) {
+            *opens -= 1;
+            return;
+        }
+        let Some(reader) = file.readers.remove(&process) else {
+            return;
+        };
+        let tape = Arc::new(reader.recording);
+        let costs = file.governor.costs();
+        if let Some(last) = self.last.get_mut(&process).filter(|l| l.path == file.path) {
+            last.governor = file.governor.clone();
+            last.tape = Some(tape.clone());
+        }
+        let fit = self.speeds.get(&file.device.name).and_then(Speed::fit);
+        self.tapes.keep(&file.path, file.size, tape, costs, fit);
+        if file.readers.is_empty() {
+            self.forget(number);
+        }
+    }
+
+    fn accessed(&mut self, access: &Access) {
+        if !is_plausible(access.range) {
+            return;
+        }
+        if access.write {
+            if self.options.release_written {
+                self.written.wrote(access.file, access.range, access.time);
+            }
+            return;
+        }
+        if self.options.release_written {
+            self.written.read(access.file, access.range);
+        }
+        let Some(file) = self.files.get_mut(&access.file) else {
+            return;
+        };
+        let speed = self.speeds.entry(file.device.name.clone()).or_default();
+        file.read(access, speed);
+        self.active.insert((access.file, access.process));
+    }
+
+    fn expected(&mut self, process: u32, expected: &[Expected]) {
+        for (number, file) in &mut self.files {
+            let Some(reader) = file.readers.get_mut(&process) else {
+                continue;
+            };
+            let here = expected.iter();
+            let here = here.filter(|e| e.file == *number && is_plausible(e.range));
+            reader.expect(here.copied());
+        }
+    }
+
+    fn loaded(&mut self, done: &LoadDone) {
+        let file = self.files.get_mut(&done.file);
+        if let Some(file) = file.filter(|_| is_plausible(done.range)) {
+            let speed = self.speeds.entry(file.device.name.clone()).or_default();
+            file.loaded(done, speed);
+        }
+    }
+
+    fn plan(&mut self, now: Nanos, hints: &mut Vec<Hint>) {
+        let unread = self.account().unread;
+        self.room = self.options.memory_max.saturating_sub(unread);
+        for (file, process) in std::mem::take(&mut self.active) {
+            self.plan_reader(file, process, now);
+        }
+        hints.append(&mut self.hints);
+        self.written.plan(now, hints);
+    }
+}
+
+/// What a read can be: bytes, at an offset that a file can have, and no more than Linux moves at once (2 GiB).
+fn is_plausible(range: Range) -> bool {
+    !range.is_empty() && range.end() <= i64::MAX as u64 && range.len() <= 1 << 31
+}
+
+fn reason(method: Method) -> Reason {
+    match method {
+        Method::Sieving => Reason::Sieving,
+        _ => Reason::Exact,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{Just, any, prop, prop_assert, prop_oneof, proptest};
+    use proptest::strategy::Strategy as _;
+
+    const MIB: u64 = 1 << 20;
+
+    fn device() -> Arc<Device> {
+        let here = std::fs::File::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mut device = Device::of(&here).unwrap();
+        device.storage = Storage::Local;
+        Arc::new(device)
+    }
+
+    fn open(
+        strategy: &mut Adaptive,
+        file: u32,
+        process: Option<u32>,
+        size: u64,
+        device: &Arc<Device>,
+    ) {
+        let path = PathBuf::from(format!("/data/step_{file:03}.dat"));
+        strategy.opened(&Opened {
+            file: FileNumber(file),
+            process,
+            path: &path,
+            size,
+            writes: false,
+            device,
+            time: Nanos::ZERO,
+        });
+    }
+
+    fn read(file: u32, process: u32, start: u64, len: u64, time_us: u64, us: u64) -> Access {
+        Access {
+            file: FileNumber(file),
+            process,
+            time: Nanos::from_micros(time_us),
+            duration: Nanos::from_micros(us),
+            range: Range::at(start, len),
+            write: false,
+        }
+    }
+
+    #[test]
+    fn what_a_model_expects_is_loaded_once() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        open(&mut strategy, 1, Some(0), 1 << 40, &device());
+        let start = |i: u64| (i * 7919 % 1009) << 24;
+        let mut hints = Vec::new();
+        for i in 0..60 {
+            strategy.accessed(&read(1, 0, start(i), 65536, i * 1000, 500));
+            let expected = [1, 2, 3].map(|n| Expected {
+                file: FileNumber(1),
+                range: Range::at(start(i + n), 65536),
+                time: Nanos::from_micros((i + n) * 1000),
+                confidence: if n == 3 { 0.2 } else { 0.9 },
+            });
+            strategy.expected(0, &expected);
+            strategy.plan(Nanos::from_micros(i * 1000 + 600), &mut hints);
+        }
+        let mut loads: Vec<u64> = Vec::new();
+        for hint in &hints {
+            if let Hint::Load { range, reason, .. } = hint {
+                assert_eq!(*reason, Reason::Exact);
+                loads.push(range.start());
+            }
+        }
+        let known: Vec<u64> = (0..62).map(start).collect();
+        assert!(
+            loads.len() > 30 && loads.iter().all(|l| known.contains(l)),
+            "{hints:?}"
+        );
+        loads.sort_unstable();
+        loads.dedup();
+        assert_eq!(loads.len(), hints.len());
+    }
+
+    #[test]
+    fn writes_get_no_hints_unless_memory_is_short() {
+        for release_written in [false, true] {
+            let options = Options {
+                release_written,
+                ..Options::default()
+            };
+            let mut strategy = Adaptive::new(options, Tapes::default());
+            open(&mut strategy, 1, Some(0), 0, &device());
+            for i in 0..1000 {
+                let mut access = read(1, 0, i * 65536, 65536, i * 100, 50);
+                access.write = true;
+                strategy.accessed(&access);
+            }
+            let mut hints = Vec::new();
+            strategy.plan(Nanos::from_secs(100), &mut hints);
+            assert_eq!(hints.len(), usize::from(release_written));
+        }
+    }
+
+    #[test]
+    fn files_in_memory_are_left_alone() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let mut device = device();
+        Arc::get_mut(&mut device).unwrap().storage = Storage::Memory;
+        open(&mut strategy, 1, Some(0), MIB, &device);
+        strategy.accessed(&read(1, 0, 0, 65536, 0, 50));
+        assert!(strategy.files.is_empty());
+    }
+
+    #[test]
+    fn processes_and_files_that_come_and_go_leave_nothing_behind() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let device = device();
+        for i in 0..3000 {
+            open(&mut strategy, i, Some(i), 1000, &device);
+            open(&mut strategy, i + 10_000, None, 1000, &device);
+            strategy.accessed(&read(i, i, 0, 1000, u64::from(i), 1));
+            strategy.closed(FileNumber(i), i, Nanos::ZERO);
+        }
+        assert!(
+            strategy.files.len() <= AHEAD_FILES_MAX && strategy.numbers.len() <= AHEAD_FILES_MAX
+        );
+        assert!(strategy.last.len() <= LAST_MAX && strategy.told.len() <= TOLD_MAX);
+    }
+
+    #[test]
+    fn a_file_that_is_open_twice_is_forgotten_when_it_is_closed_twice() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let device = device();
+        (0..2).for_each(|_| open(&mut strategy, 1, Some(0), MIB, &device));
+        strategy.accessed(&read(1, 0, 0, 65536, 0, 50));
+        strategy.closed(FileNumber(1), 0, Nanos::ZERO);
+        assert_eq!((strategy.files.len(), strategy.tapes.len()), (1, 0));
+        strategy.closed(FileNumber(1), 0, Nanos::ZERO);
+        assert_eq!((strategy.files.len(), strategy.tapes.len()), (0, 1));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Call {
+        Open(u32, Option<u32>, u64),
+        Close(u32, u32),
+        Read(u32, u32, u64, u64, u64),
+        Expect(u32, u64, u64),
+        Loaded(u32, u64, u64, u64),
+        Plan,
+    }
+
+    fn call() -> impl proptest::strategy::Strategy<Value = Call> {
+        let at = prop_oneof![4 => 0u64..64 * MIB, 1 => any::<u64>()];
+        let len = prop_oneof![4 => 0u64..MIB, 1 => any::<u64>()];
+        prop_oneof![
+            1 => (0u32..3, prop::option::of(0u32..2), at.clone()).prop_map(|(f, p, s)| Call::Open(f, p, s)),
+            1 => (0u32..3, 0u32..2).prop_map(|(f, p)| Call::Close(f, p)),
+            20 => (0u32..3, 0u32..2, at.clone(), len.clone(), 0u64..5000)
+                .prop_map(|(f, p, s, l, t)| Call::Read(f, p, s, l, t)),
+            2 => (0u32..3, at.clone(), len.clone()).prop_map(|(f, s, l)| Call::Expect(f, s, l)),
+            2 => (0u32..3, at.clone(), len, at).prop_map(|(f, s, l, t)| Call::Loaded(f, s, l, t)),
+            4 => Just(Call::Plan),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_bounds_hold(calls in prop::collection::vec(call(), 1..400), stride in 0u64..MIB) {
+            let memory_max = 4 * MIB;
+            let options = Options { memory_max, release_written: true };
+            let mut strategy = Adaptive::new(options, Tapes::default());
+            let device = device();
+            let (mut hints, mut now) = (Vec::new(), 0);
+            for (i, call) in calls.into_iter().enumerate() {
+                now += 500;
+                match call {
+                    Call::Open(f, p, size) => open(&mut strategy, f, p, size, &device),
+                    Call::Close(f, p) => strategy.closed(FileNumber(f), p, Nanos::from_micros(now)),
+                    // Every other read moves on regularly, so that there is something to find.
+                    Call::Read(f, p, _, l, us) if i % 2 == 0 => {
+                        strategy.accessed(&read(f, p, i as u64 * stride, l.min(MIB), now, us));
+                    }
+                    Call::Read(f, p, s, l, us) => strategy.accessed(&read(f, p, s, l, now, us)),
+                    Call::Expect(f, s, l) => strategy.expected(0, &[Expected {
+                        file: FileNumber(f), range: Range::at(s, l), time: Nanos::MAX, confidence: 1.0,
+                    }]),
+                    Call::Loaded(f, s, l, t) => strategy.loaded(&LoadDone {
+                        file: FileNumber(f), range: Range::at(s, l), reason: Reason::Exact,
+                        started: Nanos(t), ended: Nanos::from_micros(now), already: t, there: l,
+                    }),
+                    Call::Plan => strategy.plan(Nanos::from_micros(now), &mut hints),
+                }
+                prop_assert!(strategy.account().unread <= memory_max);
+            }
+            for hint in hints {
+                if let Hint::Load { range, .. } = hint {
+                    prop_assert!(!range.is_empty() && range.len() <= exact::LOAD_MAX);
+                }
+            }
+            prop_assert!(Tapes::load(&strategy.save()).is_ok());
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Random: where reads are small, far apart and follow nothing, reading ahead wastes the device and is switched off,
+//! once; switched on again when reads become sequential.
+
+use super::file::File;
+use super::governor::Method;
+use super::reader::Reader;
+use crate::config::Mode;
+use crate::plan::{FileNumber, Hint, Reason};
+
+/// So many reads without a pattern are enough to believe that there is none.
+const READS_MIN: u64 = 64;
+/// A read that is smaller than the kernel's window by this factor is one that reading ahead multiplies.
+const READ_AHEAD_RATIO: f64 = 4.0;
+/// Reads that cover more of their neighbourhood than this may profit from reading ahead.
+const DENSITY_MAX: f64 = 1.0 / 16.0;
+
+/// The change of mode that the last reads call for, if any.
+pub(super) fn mode(file: &mut File, number: FileNumber, process: u32) -> Option<Hint> {
+    let reader = file.readers.get(&process)?;
+    let adjacent = reader.window.adjacent();
+    let mode = match file.mode {
+        Mode::Normal if is_random(file, reader) => Mode::Random,
+        Mode::Random if 2 * adjacent >= reader.window.len() => Mode::Normal,
+        _ => return None,
+    };
+    file.mode = mode;
+    Some(Hint::Mode {
+        file: number,
+        mode,
+        reason: Reason::Random,
+    })
+}
+
+fn is_random(file: &File, reader: &Reader) -> bool {
+    let window = file
+        .device
+        .read_ahead_kb
+        .map_or(0.0, |kb| f64::from(kb) * 1024.0);
+    file.governor.method() == Method::Nothing
+        && file.governor.waits()
+        && !reader.cursor.is_sure()
+        && reader.reads >= READS_MIN
+        && reader.window.adjacent() == 0
+        && reader.shape.is_none_or(|s| s.density < DENSITY_MAX)
+        && READ_AHEAD_RATIO * reader.window.read_len() <= window
+}

@@ -1,0 +1,294 @@
+//! The strategy in a virtual machine room: guided time over plain time, where the issue sets its bars.
+//! `cargo test -p presagio-advise --test sim -- --nocapture table` prints the figures.
+
+mod programs;
+mod room;
+
+use presagio_advise::strategy::{Account, Adaptive, Options, Tapes};
+use programs::{hostile, instances, root_like, sequential, time_steps, twice};
+use room::{Disk, Outcome, Program, run, run_hot};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A disk whose `read_ahead_kb` is unusually large.
+const FAST: Disk = Disk {
+    name: "fast",
+    latency_ns: 80_000,
+    byte_ns: 1.0 / 1.5,
+    interval_ns: 0,
+    operation_max: 1280 * KIB,
+    read_ahead: 8 * MIB,
+    blocking: false,
+};
+const FUSE: Disk = Disk {
+    name: "FUSE",
+    latency_ns: 0,
+    byte_ns: 0.0,
+    interval_ns: 150_000,
+    operation_max: 128 * KIB,
+    read_ahead: 128 * KIB,
+    blocking: true,
+};
+const LOOP: Disk = Disk {
+    name: "loop",
+    read_ahead: 128 * KIB,
+    latency_ns: 100_000,
+    ..FAST
+};
+const IOPS_150: Disk = Disk {
+    name: "150 IOPS",
+    interval_ns: 6_666_667,
+    ..LOOP
+};
+const IOPS_800: Disk = Disk {
+    name: "800 IOPS, 110 MB/s",
+    interval_ns: 1_250_000,
+    byte_ns: 1e3 / 110.0,
+    ..LOOP
+};
+const DISKS: [Disk; 5] = [FAST, FUSE, LOOP, IOPS_150, IOPS_800];
+
+/// A program run plainly, then guided, then guided with the tapes of the run before.
+struct Runs {
+    plain: Outcome,
+    guided: [Outcome; 2],
+    told: [String; 2],
+    accounts: [Account; 2],
+}
+
+impl Runs {
+    fn of(disk: Disk, program: &Program) -> Runs {
+        let mut tapes = Tapes::default();
+        let mut runs = Runs {
+            plain: run(disk, program, None),
+            guided: [Outcome::default(); 2],
+            told: Default::default(),
+            accounts: [Account::default(); 2],
+        };
+        for i in 0..2 {
+            let mut strategy = Adaptive::new(Options::default(), tapes);
+            runs.guided[i] = run(disk, program, Some(&mut strategy));
+            let told = strategy.explain().pop();
+            runs.told[i] = told.map(|(_, sentence)| sentence).unwrap_or_default();
+            runs.accounts[i] = strategy.account();
+            tapes = Tapes::load(&strategy.save()).unwrap();
+        }
+        runs
+    }
+
+    fn ratios(&self) -> [f64; 2] {
+        self.guided
+            .map(|g| g.time_ns as f64 / self.plain.time_ns as f64)
+    }
+}
+
+fn root(kib: u64, seed: u64) -> Program {
+    root_like(256 * MIB, kib * KIB, 300, seed)
+}
+
+/// The worst of a few seeds, for the first run and the second.
+fn worst(disk: Disk, program: impl Fn(u64) -> Program) -> [f64; 2] {
+    let all = [42, 7, 1234].map(|seed| Runs::of(disk, &program(seed)).ratios());
+    [0, 1].map(|i| all.iter().map(|r| r[i]).fold(0.0, f64::max))
+}
+
+#[test]
+fn the_bars_of_the_issue_hold() {
+    // Storage, size of a read in KiB, bar for a program's second run. Those of the first, where there is no tape, are ours:
+    // sieving is all that can be done there.
+    let bars = [
+        (FAST, 64, 0.95, 0.95),
+        (FAST, 16, 1.02, 1.02),
+        (FUSE, 250, 0.97, 0.60),
+        (FUSE, 64, 0.75, 0.75),
+        (FUSE, 16, 0.90, 0.90),
+        (LOOP, 250, 0.65, 0.65),
+        (IOPS_150, 64, 0.40, 0.40),
+        (IOPS_150, 16, 0.60, 0.60),
+        (IOPS_800, 250, 1.03, 0.87),
+    ];
+    let mut failed = Vec::new();
+    for (disk, kib, first, second) in bars {
+        let ratios = worst(disk, |seed| root(kib, seed));
+        if ratios[0] > first || ratios[1] > second {
+            failed.push(format!("{} {kib} KiB: {ratios:.2?}", disk.name));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn a_fast_disk_is_hidden_almost_entirely() {
+    // Its kernel reads 8 MiB ahead where two reads happen to touch: how much there is to gain depends on the seed.
+    for seed in [42, 7, 1234] {
+        let program = root(250, seed);
+        let runs = Runs::of(FAST, &program);
+        let hot = run_hot(FAST, &program, None).time_ns as f64 / runs.plain.time_ns as f64;
+        let ratios = runs.ratios();
+        assert!(ratios[0] <= hot + 0.06, "{ratios:?}, hot {hot}");
+        assert!(ratios[1] <= hot + 0.04, "{ratios:?}, hot {hot}");
+    }
+}
+
+#[test]
+fn irregular_offsets_that_repeat_in_many_files_are_exact_in_the_second_run() {
+    let steps = || time_steps(32, 32 * MIB, 40, 64 * KIB, 100);
+    let runs = Runs::of(LOOP, &steps());
+    assert!(runs.ratios()[1] <= 0.6, "{:?}", runs.ratios());
+    assert!(runs.accounts[1].wasted < 8 * MIB, "{:?}", runs.accounts);
+    // And in the first, since each file is read like the one before.
+    assert!(runs.ratios()[0] <= 0.7, "{:?}", runs.ratios());
+}
+
+#[test]
+fn a_second_pass_in_one_run_follows_the_first() {
+    let irregular = || programs::random(512 * MIB, 64 * KIB, 1000, 100);
+    let once = Runs::of(LOOP, &irregular()).ratios()[0];
+    let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+    let program = twice(irregular());
+    run(LOOP, &program, Some(&mut strategy));
+    let exact = strategy.account();
+    assert!(once <= 1.02);
+    assert!(
+        exact.useful > 30 * MIB && exact.wasted < 8 * MIB,
+        "{exact:?}"
+    );
+}
+
+#[test]
+fn nothing_gets_worse() {
+    let programs = [
+        sequential(256 * MIB, 64 * KIB, 0),
+        sequential(256 * MIB, 64 * KIB, 300),
+        sequential(256 * MIB, MIB, 100),
+        programs::random(512 * MIB, 4 * KIB, 3000, 50),
+        programs::random(1024 * MIB, 64 * KIB, 3000, 50),
+        programs::backward(256 * MIB, 64 * KIB, 300, 42),
+        hostile(512 * MIB, 64 * KIB, 300),
+        time_steps(32, 32 * MIB, 40, 64 * KIB, 100),
+    ];
+    for disk in DISKS {
+        for (i, program) in programs.iter().enumerate() {
+            let ratios = Runs::of(disk, program).ratios();
+            let told = format!("{} program {i}: {ratios:?}", disk.name);
+            assert!(ratios.iter().all(|r| *r <= 1.03), "{told}");
+        }
+    }
+}
+
+#[test]
+fn reads_of_one_size_tell_less_about_the_device_and_still_gain() {
+    for (disk, bar) in [(FUSE, 0.75), (LOOP, 0.75), (IOPS_150, 0.3), (IOPS_800, 0.8)] {
+        let one_size = |seed| programs::one_size(256 * MIB, 64 * KIB, 300, seed);
+        let ratios = worst(disk, one_size);
+        assert!(ratios[1] <= bar, "{}: {ratios:?}", disk.name);
+    }
+}
+
+#[test]
+fn a_hot_cache_gets_no_hints_to_speak_of() {
+    for program in [root(64, 1), sequential(64 * MIB, 4 * KIB, 10)] {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        run(FAST, &program, Some(&mut strategy)); // a tape, and figures that promise a gain
+        let tapes = Tapes::load(&strategy.save()).unwrap();
+        let mut strategy = Adaptive::new(Options::default(), tapes);
+        let outcome = run_hot(FAST, &program, Some(&mut strategy));
+        assert_eq!(outcome.device_bytes, 0);
+        assert!(outcome.hints <= 100, "{outcome:?}");
+    }
+}
+
+#[test]
+fn prefetching_stops_within_64_mib_when_the_pattern_turns_hostile() {
+    for disk in DISKS {
+        let program = hostile(1024 * MIB, 64 * KIB, 300);
+        let runs = Runs::of(disk, &program);
+        let read: u64 = program.reads[program.reads.len() / 2..]
+            .iter()
+            .map(|(_, range)| range.len())
+            .sum();
+        let after = runs.guided[0].device_bytes - runs.guided[0].half_bytes;
+        let plain = runs.plain.device_bytes - runs.plain.half_bytes;
+        let told = format!("{}: {after} after, {plain} plain, {read} read", disk.name);
+        assert!(after < plain.max(read) + 64 * MIB, "{told}");
+    }
+}
+
+#[test]
+fn random_reads_have_the_kernels_reading_ahead_switched_off_once() {
+    let program = programs::random(1024 * MIB, 16 * KIB, 3000, 50);
+    let runs = Runs::of(FAST, &program);
+    assert_eq!((runs.guided[0].modes, runs.guided[0].hints), (1, 1));
+}
+
+#[test]
+fn instances_on_one_file_load_it_once() {
+    for count in [2, 4, 8] {
+        let program = instances(root_like(128 * MIB, 250 * KIB, 300, 3), count);
+        let runs = Runs::of(LOOP, &program);
+        let told = format!("{count}: {:?} {:?}", runs.ratios(), runs.guided);
+        assert!(runs.guided[0].device_bytes <= 130 * MIB, "{told}");
+        assert!(runs.ratios().iter().all(|r| *r <= 1.0), "{told}");
+    }
+}
+
+#[test]
+fn the_same_run_gives_the_same_hints() {
+    let outcome = || {
+        run(
+            LOOP,
+            &root(64, 9),
+            Some(&mut Adaptive::new(Options::default(), Tapes::default())),
+        )
+    };
+    assert_eq!(outcome(), outcome());
+}
+
+#[test]
+fn little_memory_is_respected() {
+    let options = Options {
+        memory_max: 2 * MIB,
+        ..Options::default()
+    };
+    let mut strategy = Adaptive::new(options, Tapes::default());
+    let outcome = run(LOOP, &root(64, 9), Some(&mut strategy));
+    let account = strategy.account();
+    assert!(
+        outcome.hints > 0 && account.unread <= 2 * MIB,
+        "{account:?}"
+    );
+}
+
+#[test]
+fn each_choice_is_explained() {
+    let told = Runs::of(IOPS_800, &root(250, 42)).told;
+    assert!(told[0].starts_with("nothing: reads cover "), "{told:?}");
+    assert!(
+        told[1].starts_with("exact loads: the reads follow"),
+        "{told:?}"
+    );
+    let told = Runs::of(IOPS_150, &root(16, 42)).told;
+    assert!(told[0].starts_with("sieving: reads cover "), "{told:?}");
+}
+
+/// Not a promise, but the figures behind them.
+#[test]
+fn table() {
+    for disk in DISKS {
+        for kib in [250, 64, 16] {
+            let runs = Runs::of(disk, &root(kib, 42));
+            let [first, second] = runs.ratios();
+            let plain_s = runs.plain.time_ns as f64 / 1e9;
+            println!(
+                "{:18} {kib:3} KiB: plain {plain_s:5.2} s {:4} ops, first {first:.2} {:4} ops, second {second:.2} {:4} ops",
+                disk.name,
+                runs.plain.device_operations,
+                runs.guided[0].device_operations,
+                runs.guided[1].device_operations,
+            );
+            println!("    1 {}\n    2 {}", runs.told[0], runs.told[1]);
+            assert!(first <= 1.05 && second <= 1.05);
+        }
+    }
+}

@@ -1,0 +1,652 @@
+//! `presagio bench run`: what `presagio run` gains, and that it costs nothing where there is nothing to gain.
+//!
+//! The same program runs plain and guided, by turns, with a cold page cache and no configuration; the bytes it got
+//! are compared, and the device's own counters tell what was really read.
+//!
+//! - **Gain**: the ROOT-like reader ([`load::Kind::Root`]) on each storage, at several sizes, medians of five; the first
+//!   guided run knows nothing, the others have the model that it left.
+//! - **Steps**: the same irregular places in many files; the bar is for the second run.
+//! - **Together**: 1, 2, 4 and 8 of them on one file, and a file larger than the memory there is.
+//! - **Never worse**: where nothing can be gained, in pairs; what counts is the 95 % confidence interval of the slowdown.
+
+pub mod load;
+mod place;
+
+use super::{Bar, Effort, Report};
+use crate::failure::failure;
+use crate::progress::progress;
+use crate::table::{Cell, Table};
+use anyhow::{Context, ensure};
+use indicatif::ProgressBar;
+use load::{Kind, file_size, make_file};
+use place::{Cgroup, Place, Storage, Throttle, drop_caches};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// The slowest throttles make runs of a few seconds with so many reads.
+const SLOW_READS: u64 = 400;
+
+/// One load on one storage.
+struct Case {
+    name: &'static str,
+    storage: Storage,
+    throttle: Throttle,
+    kind: Kind,
+    size_kib: u64,
+    reads: u64,
+    /// How many run at once.
+    instances: usize,
+    /// Guided over plain at most, if that is promised.
+    limit: Option<f64>,
+}
+
+const FREE: Throttle = Throttle {
+    iops: 0,
+    bytes: 0,
+    memory: 0,
+};
+const IOPS_150: Throttle = Throttle { iops: 150, ..FREE };
+const IOPS_800: Throttle = Throttle {
+    iops: 800,
+    bytes: 110_000_000,
+    ..FREE
+};
+const MEMORY_256: Throttle = Throttle {
+    memory: 256 << 20,
+    ..FREE
+};
+
+const fn root(
+    name: &'static str,
+    storage: Storage,
+    throttle: Throttle,
+    (size_kib, reads): (u64, u64),
+    limit: Option<f64>,
+) -> Case {
+    let (kind, instances) = (Kind::Root, 1);
+    Case {
+        name,
+        storage,
+        throttle,
+        kind,
+        size_kib,
+        reads,
+        instances,
+        limit,
+    }
+}
+
+const CASES: &[Case] = &[
+    root("disk", Storage::Disk, FREE, (250, 2000), Some(0.60)),
+    root("disk", Storage::Disk, FREE, (64, 4000), Some(0.95)),
+    root("disk", Storage::Disk, FREE, (16, 4000), Some(1.02)),
+    root("FUSE", Storage::Fuse, FREE, (250, 2000), Some(0.60)),
+    root("FUSE", Storage::Fuse, FREE, (64, 4000), Some(0.75)),
+    root("FUSE", Storage::Fuse, FREE, (16, 4000), Some(0.90)),
+    root("loop", Storage::Loop, FREE, (250, 2000), Some(0.65)),
+    root(
+        "150 IOPS",
+        Storage::Loop,
+        IOPS_150,
+        (64, SLOW_READS),
+        Some(0.40),
+    ),
+    root(
+        "150 IOPS",
+        Storage::Loop,
+        IOPS_150,
+        (16, SLOW_READS),
+        Some(0.60),
+    ),
+    root(
+        "800 IOPS, 110 MB/s",
+        Storage::Loop,
+        IOPS_800,
+        (250, 600),
+        Some(0.85),
+    ),
+    root(
+        "256 MiB of memory",
+        Storage::Loop,
+        MEMORY_256,
+        (250, 2000),
+        None,
+    ),
+    Case {
+        kind: Kind::Steps,
+        ..root("steps", Storage::Loop, FREE, (64, 40), Some(0.60))
+    },
+    Case {
+        instances: 2,
+        ..root("2 at once", Storage::Loop, FREE, (250, 1000), None)
+    },
+    Case {
+        instances: 4,
+        ..root("4 at once", Storage::Loop, FREE, (250, 1000), None)
+    },
+    Case {
+        instances: 8,
+        ..root("8 at once", Storage::Loop, FREE, (250, 1000), None)
+    },
+];
+
+/// Files that the steps go through.
+const STEPS: u64 = 40;
+
+/// What one run of a load was like.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    seconds: f64,
+    /// What it read: the same, however it was read.
+    sum: u64,
+    reads: u64,
+    bytes: u64,
+}
+
+/// A case and how it went.
+struct Outcome<'a> {
+    case: &'a Case,
+    plain: Vec<Run>,
+    guided: Vec<Run>,
+    /// What the last guided run said about itself.
+    said: String,
+}
+
+/// How one kind of program that has nothing to gain went.
+struct Even {
+    name: &'static str,
+    ratios: Vec<f64>,
+}
+
+pub fn run(effort: Effort) -> anyhow::Result<Report> {
+    let dir = tempfile::Builder::new()
+        .prefix("presagio-bench-")
+        .tempdir_in(".")
+        .map_err(|cause| {
+            failure(
+                "cannot make a directory here",
+                cause,
+                "go to one on the storage to be measured",
+            )
+        })?;
+    let dir = dir.path().canonicalize()?;
+    let plan = Plan::new(effort, &dir)?;
+    let progress = progress((CASES.len() + EVENS.len()) as u64);
+    let mut outcomes = Vec::new();
+    let mut missing = Vec::new();
+    for case in CASES {
+        progress.set_message(format!("{}, {} KiB", case.name, case.size_kib));
+        match plan.measure(case) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(why) => missing.push((case, crate::failure::one_line(&why))),
+        }
+        progress.inc(1);
+    }
+    let evens = plan.evens(&progress)?;
+    progress.finish_and_clear();
+    Ok(report(&plan, &outcomes, &missing, &evens))
+}
+
+/// How much is done, and with what.
+struct Plan {
+    effort: Effort,
+    dir: PathBuf,
+    /// This program, which is both the load and what guides it.
+    presagio: PathBuf,
+}
+
+impl Plan {
+    fn new(effort: Effort, dir: &Path) -> anyhow::Result<Plan> {
+        let presagio = std::env::current_exe().context("this program's own file is not known")?;
+        Ok(Plan {
+            effort,
+            dir: dir.to_owned(),
+            presagio,
+        })
+    }
+
+    fn rounds(&self) -> usize {
+        match self.effort {
+            Effort::Full => 5,
+            Effort::Quick => 3,
+            Effort::Tiny => 1,
+        }
+    }
+
+    fn reads(&self, case: &Case) -> u64 {
+        match self.effort {
+            Effort::Full => case.reads,
+            Effort::Quick => case.reads / 2,
+            Effort::Tiny => 8,
+        }
+    }
+
+    fn measure<'a>(&self, case: &'a Case) -> anyhow::Result<Outcome<'a>> {
+        let place = Place::new(case.storage, &self.dir)?;
+        let cgroup = place.limited(case.throttle)?;
+        let load = self.prepare(case, &place)?;
+        let models = tempfile::tempdir_in(&self.dir)?;
+        let mut outcome = Outcome {
+            case,
+            plain: Vec::new(),
+            guided: Vec::new(),
+            said: String::new(),
+        };
+        for _ in 0..self.rounds() {
+            let plain = self.once(&place, &cgroup, case, &load, None)?;
+            let guided = self.once(&place, &cgroup, case, &load, Some(models.path()))?;
+            ensure!(
+                plain.0.sum == guided.0.sum,
+                "other bytes were read with Presagio than without"
+            );
+            outcome.plain.push(plain.0);
+            outcome.guided.push(guided.0);
+            outcome.said = guided.1;
+        }
+        Ok(outcome)
+    }
+
+    /// Makes the files of a load; gives its arguments.
+    fn prepare(&self, case: &Case, place: &Place) -> anyhow::Result<Vec<String>> {
+        let (size, reads) = (case.size_kib << 10, self.reads(case));
+        let (path, kind) = match case.kind {
+            Kind::Steps => {
+                let dir = place.dir.join("steps");
+                std::fs::create_dir(&dir)?;
+                for step in 0..STEPS {
+                    make_file(&dir.join(format!("step_{step:04}.dat")), 32 << 20)?;
+                }
+                (dir, "steps")
+            }
+            _ => {
+                let path = place.dir.join("data");
+                make_file(&path, file_size(case.kind, size, reads))?;
+                (path, "root")
+            }
+        };
+        let (size, reads) = (size.to_string(), reads.to_string());
+        let path = path.to_string_lossy().into_owned();
+        Ok([
+            "bench-load",
+            kind,
+            &path,
+            "--size",
+            &size,
+            "--reads",
+            &reads,
+        ]
+        .map(str::to_owned)
+        .to_vec())
+    }
+
+    /// Runs a load with a cold cache; guided if there is a directory for models. With the guided run's summary.
+    fn once(
+        &self,
+        place: &Place,
+        cgroup: &Cgroup,
+        case: &Case,
+        load: &[String],
+        models: Option<&Path>,
+    ) -> anyhow::Result<(Run, String)> {
+        drop_caches()?;
+        let before = place.counters()?;
+        let started = Instant::now();
+        let running = (0..case.instances)
+            .map(|seed| {
+                let mut command = self.command(cgroup, models);
+                command.args(load).args(["--seed", &(seed + 1).to_string()]);
+                let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+                command
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .context("the load cannot be run")
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let (mut sum, mut said) = (0u64, String::new());
+        for child in running {
+            let output = child.wait_with_output()?;
+            said = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(output.status.success(), "the load failed: {}", said.trim());
+            let text = String::from_utf8_lossy(&output.stdout);
+            let first = text.split_whitespace().next().unwrap_or_default();
+            let of_one = u64::from_str_radix(first, 16).context("the load said nothing")?;
+            sum = sum.rotate_left(1) ^ of_one;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let after = place.counters()?;
+        let run = Run {
+            seconds,
+            sum,
+            reads: after.reads - before.reads,
+            bytes: after.bytes - before.bytes,
+        };
+        Ok((run, said))
+    }
+
+    /// This program, plain or as `presagio run` of itself.
+    fn command(&self, cgroup: &Cgroup, models: Option<&Path>) -> Command {
+        let mut command = cgroup.command(&self.presagio);
+        if let Some(models) = models {
+            command.args(["run", "--model-dir"]).arg(models).arg("--");
+            command.arg(&self.presagio);
+        }
+        command
+    }
+}
+
+/// A program that has nothing to gain: as a shell script, in a directory of its own, with `$PRESAGIO` this program.
+struct EvenCase {
+    name: &'static str,
+    /// Run once, before all.
+    before: &'static str,
+    script: &'static str,
+    cold: bool,
+}
+
+const EVENS: &[EvenCase] = &[
+    EvenCase {
+        name: "hot cache",
+        before: "head -c 200000000 /dev/urandom > data; cat data > /dev/null",
+        script: "$PRESAGIO bench-load root data --size 16384 --reads 4000 --compute 50",
+        cold: false,
+    },
+    EvenCase {
+        name: "sequential, cold",
+        before: "head -c 1000000000 /dev/urandom > data",
+        script: "$PRESAGIO bench-load sequential data --size 1000000 --reads 1000 --compute 300",
+        cold: true,
+    },
+    EvenCase {
+        name: "random, cold",
+        before: "head -c 1000000000 /dev/urandom > data",
+        script: "$PRESAGIO bench-load random data --size 16384 --reads 3000 --compute 100",
+        cold: true,
+    },
+    EvenCase {
+        name: "writes only",
+        before: "true",
+        script: "$PRESAGIO bench-load write out --size 1000000 --reads 400 --compute 300",
+        cold: false,
+    },
+    EvenCase {
+        name: "untar",
+        before: "mkdir tree; for d in $(seq 40); do mkdir tree/$d; for f in $(seq 50); do echo $f > tree/$d/$f; done; done; tar cf tree.tar tree",
+        script: "rm -rf new; mkdir new; tar xf tree.tar -C new",
+        cold: false,
+    },
+    EvenCase {
+        name: "short processes",
+        before: "for f in $(seq 60); do echo \"int f$f(int x) { return x + $f; }\" > f$f.c; done",
+        script: "for f in $(seq 60); do cc -O1 -c f$f.c; done",
+        cold: false,
+    },
+];
+
+impl Plan {
+    fn evens(&self, progress: &ProgressBar) -> anyhow::Result<Vec<Even>> {
+        let mut evens = Vec::new();
+        for case in EVENS {
+            progress.set_message(case.name);
+            let dir = tempfile::tempdir_in(&self.dir)?;
+            self.shell(dir.path(), case.before, None)?;
+            let pairs = match self.effort {
+                Effort::Full => 15,
+                Effort::Quick => 5,
+                Effort::Tiny => 2,
+            };
+            let mut ratios = Vec::new();
+            for pair in 0..pairs {
+                // Which is first changes, lest the one be favoured.
+                let mut seconds = [0.0; 2];
+                for guided in [pair % 2 == 0, pair % 2 == 1] {
+                    if case.cold {
+                        drop_caches()?;
+                    }
+                    let models = guided.then(|| self.dir.join("models"));
+                    seconds[usize::from(guided)] =
+                        self.shell(dir.path(), case.script, models.as_deref())?;
+                }
+                ratios.push(seconds[1] / seconds[0]);
+            }
+            let name = case.name;
+            evens.push(Even { name, ratios });
+            progress.inc(1);
+        }
+        Ok(evens)
+    }
+
+    /// Runs a script in a directory; how long it took.
+    fn shell(&self, dir: &Path, script: &str, models: Option<&Path>) -> anyhow::Result<f64> {
+        let mut command = match models {
+            Some(models) => {
+                let mut command = Command::new(&self.presagio);
+                command.args(["run", "--quiet", "--model-dir"]).arg(models);
+                command.args(["--", "sh", "-c", script]);
+                command
+            }
+            None => {
+                let mut command = Command::new("sh");
+                command.args(["-c", script]);
+                command
+            }
+        };
+        let started = Instant::now();
+        let command = command.current_dir(dir).env("PRESAGIO", &self.presagio);
+        let output = command.stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{script}: {}", said.trim());
+        Ok(started.elapsed().as_secs_f64())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
+impl Outcome<'_> {
+    /// Guided over plain: of the medians, and of the first pair.
+    fn ratios(&self) -> (f64, f64) {
+        let seconds = |runs: &[Run]| median(runs.iter().map(|r| r.seconds).collect());
+        let first = self.guided[0].seconds / self.plain[0].seconds;
+        (seconds(&self.guided) / seconds(&self.plain), first)
+    }
+
+    /// Whether the counters agree with the throttle: nothing went around it.
+    fn throttle_held(&self) -> bool {
+        let Throttle { iops, bytes, .. } = self.case.throttle;
+        let below = |done: u64, limit: u64, seconds: f64| {
+            // A limit is kept over some tenths of a second, not in each of them.
+            limit == 0 || done as f64 <= limit as f64 * (seconds + 0.5) * 1.05
+        };
+        let runs = self.plain.iter().chain(&self.guided);
+        runs.into_iter()
+            .all(|r| below(r.reads, iops, r.seconds) && below(r.bytes, bytes, r.seconds))
+    }
+}
+
+impl Even {
+    /// The mean slowdown and the upper end of its 95 % confidence interval (Student's t).
+    fn slowdown(&self) -> (f64, f64) {
+        // For 1 to 30 degrees of freedom, one side of 97.5 %.
+        const T: [f64; 30] = [
+            12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14,
+            2.13, 2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05,
+            2.05, 2.04,
+        ];
+        let count = self.ratios.len() as f64;
+        let mean = self.ratios.iter().sum::<f64>() / count;
+        let squares: f64 = self.ratios.iter().map(|r| (r - mean).powi(2)).sum();
+        let error = (squares / (count - 1.0) / count).sqrt();
+        let t = T[(self.ratios.len() - 2).min(T.len() - 1)];
+        (mean, mean + t * error)
+    }
+}
+
+fn report(
+    plan: &Plan,
+    outcomes: &[Outcome<'_>],
+    missing: &[(&Case, String)],
+    evens: &[Even],
+) -> Report {
+    let mut bars: Vec<Bar> = outcomes.iter().flat_map(bars_of).collect();
+    for (case, why) in missing {
+        if let Some(limit) = case.limit {
+            let bar = Bar::at_most(title(case), 0.0, "", limit);
+            bars.push(bar.not_measured(why.clone()));
+        }
+    }
+    for even in evens {
+        let name = format!("never worse: {}", even.name);
+        bars.push(Bar::at_most(name, even.slowdown().1, "", 1.03));
+    }
+    let mut notes = vec![format!(
+        "Gain: guided over plain, medians of {}, cold cache, by turns; first is the first pair, of \
+         which nothing was known. Device: reads and bytes that reached it. Never worse: the upper end \
+         of the 95 % confidence interval of the slowdown.",
+        plan.rounds()
+    )];
+    notes.extend(
+        missing
+            .iter()
+            .map(|(case, why)| format!("{}: {why}", title(case))),
+    );
+    Report {
+        tables: vec![("gain", gains(outcomes)), ("even", even_table(evens))],
+        notes,
+        bars,
+    }
+}
+
+fn title(case: &Case) -> String {
+    format!("{}, {} KiB", case.name, case.size_kib)
+}
+
+fn bars_of(outcome: &Outcome<'_>) -> Vec<Bar> {
+    let case = outcome.case;
+    let (ratio, _) = outcome.ratios();
+    let mut bars: Vec<Bar> = case
+        .limit
+        .map(|limit| Bar::at_most(title(case), ratio, "", limit))
+        .into_iter()
+        .collect();
+    if case.throttle.iops > 0 {
+        let held = f64::from(u8::from(outcome.throttle_held()));
+        bars.push(Bar::at_least(
+            format!("{}: throttle held", title(case)),
+            held,
+            "",
+            1.0,
+        ));
+    }
+    bars
+}
+
+fn gains(outcomes: &[Outcome<'_>]) -> Table {
+    let row = |outcome: &Outcome<'_>| {
+        let (ratio, first) = outcome.ratios();
+        let of = |runs: &[Run], get: fn(&Run) -> f64| median(runs.iter().map(get).collect());
+        let seconds = |runs: &[Run]| Cell::Number(of(runs, |r| r.seconds), 2);
+        let reads = |runs: &[Run]| Cell::Count(of(runs, |r| r.reads as f64) as u64);
+        let bytes = |runs: &[Run]| Cell::Bytes(of(runs, |r| r.bytes as f64) as u64);
+        vec![
+            Cell::Text(title(outcome.case)),
+            seconds(&outcome.plain),
+            seconds(&outcome.guided),
+            Cell::Number(ratio, 2),
+            Cell::Number(first, 2),
+            reads(&outcome.plain),
+            reads(&outcome.guided),
+            bytes(&outcome.plain),
+            bytes(&outcome.guided),
+            Cell::Text(outcome.chosen()),
+        ]
+    };
+    Table {
+        title: "Waiting for I/O".to_owned(),
+        columns: vec![
+            ("case", "case"),
+            ("plain_s", "plain s"),
+            ("guided_s", "guided s"),
+            ("ratio", "ratio"),
+            ("first", "first"),
+            ("plain_reads", "reads"),
+            ("guided_reads", "guided"),
+            ("plain_bytes", "bytes"),
+            ("guided_bytes", "guided"),
+            ("chosen", "chosen"),
+        ],
+        rows: outcomes.iter().map(row).collect(),
+    }
+}
+
+impl Outcome<'_> {
+    /// What the summary says it decided, in short.
+    fn chosen(&self) -> String {
+        let decided = self.said.lines().find(|line| line.contains("data:"));
+        decided.unwrap_or_default().trim().to_owned()
+    }
+}
+
+fn even_table(evens: &[Even]) -> Table {
+    let row = |even: &Even| {
+        let (mean, upper) = even.slowdown();
+        vec![
+            Cell::Text(even.name.to_owned()),
+            Cell::Count(even.ratios.len() as u64),
+            Cell::Number(mean, 3),
+            Cell::Number(upper, 3),
+        ]
+    };
+    Table {
+        title: "Nothing to gain".to_owned(),
+        columns: vec![
+            ("program", "program"),
+            ("pairs", "pairs"),
+            ("slowdown", "slowdown"),
+            ("upper", "at most (95 %)"),
+        ],
+        rows: evens.iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_wide_for_few_and_narrow_for_many() {
+        let even = |ratios: &[f64]| Even {
+            name: "",
+            ratios: ratios.to_vec(),
+        };
+        let (mean, upper) = even(&[1.0, 1.02]).slowdown();
+        assert!((mean - 1.01).abs() < 1e-9 && upper > 1.1);
+        let many: Vec<f64> = (0..30).map(|n| 1.0 + f64::from(n % 2) * 0.02).collect();
+        let (mean, upper) = even(&many).slowdown();
+        assert!((mean - 1.01).abs() < 1e-9 && upper < 1.015);
+    }
+
+    #[test]
+    fn a_throttle_that_was_gone_around_is_seen() {
+        let run = |reads| Run {
+            seconds: 2.0,
+            sum: 0,
+            reads,
+            bytes: 0,
+        };
+        let outcome = |reads| Outcome {
+            case: &CASES[7],
+            plain: vec![run(300)],
+            guided: vec![run(reads)],
+            said: String::new(),
+        };
+        assert!(outcome(300).throttle_held());
+        assert!(!outcome(3000).throttle_held());
+    }
+}

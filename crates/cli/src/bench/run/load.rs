@@ -1,0 +1,279 @@
+//! The programs whose I/O `presagio bench run` makes faster: each is one process that reads real files, as the
+//! hidden subcommand `bench-load`. They know nothing of Presagio.
+//!
+//! All draw their offsets from a seed, so that a run with Presagio reads what the run without it read, and print
+//! a checksum of the bytes they got.
+
+use clap::ValueEnum;
+use presagio_core::Nanos;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Read a file as some kind of program does
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// What it does
+    pub kind: Kind,
+    /// The file, or the directory of files
+    pub path: PathBuf,
+    /// How many bytes a read has on average
+    #[arg(long, default_value_t = 256_000)]
+    pub size: u64,
+    /// How many reads there are
+    #[arg(long, default_value_t = 1000)]
+    pub reads: u64,
+    /// How long it computes between two reads, in microseconds
+    #[arg(long, default_value_t = 300)]
+    pub compute: u64,
+    /// What the offsets are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What a program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Reads about half of a file, on and on with gaps; every few dozen reads it goes back by 1 to 8 MiB (MERCURY
+    /// §IV-B).
+    Root,
+    /// Reads the same irregular places in one file after the other.
+    Steps,
+    /// Reads a file from its beginning.
+    Sequential,
+    /// Reads anywhere in a file.
+    Random,
+    /// Reads like `root` at first, then anywhere.
+    Turns,
+    /// Writes a file from its beginning.
+    Write,
+}
+
+/// Bytes between two reads that are read back to: so far at least and at most.
+const BACK_MIN: u64 = 1 << 20;
+const BACK_MAX: u64 = 8 << 20;
+
+/// One in so many reads goes back.
+const BACK_EVERY: u64 = 32;
+
+/// Numbers that look random and are the same in every run (SplitMix64).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % bound.max(1)
+    }
+
+    /// From half to one and a half of it.
+    fn about(&mut self, mean: u64) -> u64 {
+        mean / 2 + self.below(mean + 1)
+    }
+}
+
+/// The hidden subcommand: does it, and says how long it took and what the bytes were.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let mut load = Load::new(args);
+    match args.kind {
+        Kind::Steps => load.steps()?,
+        Kind::Write => load.write()?,
+        _ => load.read(&args.path)?,
+    }
+    let Load { sum, bytes, .. } = load;
+    let took = Nanos(started.elapsed().as_nanos() as u64);
+    writeln!(io::stdout(), "{sum:016x} {bytes} {}", took.0)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The size that a file must have for a load.
+pub fn file_size(kind: Kind, size: u64, reads: u64) -> u64 {
+    match kind {
+        Kind::Sequential | Kind::Write => size * reads,
+        // What is read is about half of it, and room for the last reads.
+        _ => 2 * size * reads + 2 * BACK_MAX,
+    }
+}
+
+struct Load<'a> {
+    args: &'a Args,
+    draw: Draw,
+    buffer: Vec<u8>,
+    sum: u64,
+    bytes: u64,
+}
+
+impl<'a> Load<'a> {
+    fn new(args: &'a Args) -> Load<'a> {
+        Load {
+            args,
+            draw: Draw(args.seed),
+            buffer: Vec::new(),
+            sum: 0,
+            bytes: 0,
+        }
+    }
+
+    fn read(&mut self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let mut next = 0;
+        for number in 0..self.args.reads {
+            let (offset, len) = self.place(number, next, size);
+            next = offset + len;
+            self.read_at(&file, offset, len)?;
+            compute(self.args.compute);
+        }
+        Ok(())
+    }
+
+    /// Where a read is, if the one before it ended at `next`.
+    fn place(&mut self, number: u64, next: u64, size: u64) -> (u64, u64) {
+        let mean = self.args.size;
+        let random = match self.args.kind {
+            Kind::Sequential => return (next, mean),
+            Kind::Random => true,
+            Kind::Turns => number > self.args.reads / 2,
+            _ => false,
+        };
+        let len = self.draw.about(mean);
+        if random {
+            return (self.draw.below(size - len), len);
+        }
+        let back = number % BACK_EVERY == BACK_EVERY - 1;
+        let offset = match back {
+            true => next.saturating_sub(BACK_MIN + self.draw.below(BACK_MAX - BACK_MIN)),
+            false => next + self.draw.about(mean),
+        };
+        (offset.min(size - len), len)
+    }
+
+    /// The same places in each file of a directory, in the order of their names.
+    fn steps(&mut self) -> io::Result<()> {
+        let entries = self.args.path.read_dir()?;
+        let mut paths: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|e| e.path()))
+            .collect::<io::Result<_>>()?;
+        paths.sort();
+        for path in paths {
+            let file = File::open(path)?;
+            let size = file.metadata()?.len();
+            let mut draw = Draw(self.args.seed);
+            for _ in 0..self.args.reads {
+                let len = draw.about(self.args.size);
+                let offset = draw.below(size - len);
+                self.read_at(&file, offset, len)?;
+                compute(self.args.compute);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let mut file = File::create(&self.args.path)?;
+        for number in 0..self.args.reads {
+            self.buffer.clear();
+            self.buffer.resize(self.args.size as usize, number as u8);
+            file.write_all(&self.buffer)?;
+            self.bytes += self.args.size;
+            compute(self.args.compute);
+        }
+        Ok(())
+    }
+
+    fn read_at(&mut self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        self.buffer.resize(len as usize, 0);
+        file.read_exact_at(&mut self.buffer, offset)?;
+        self.bytes += len;
+        // A word of each page is enough to know them apart, and cheap.
+        for word in self
+            .buffer
+            .chunks(4096)
+            .filter_map(|page| page.first_chunk())
+        {
+            self.sum = (self.sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the processor busy for so many microseconds.
+fn compute(microseconds: u64) {
+    let until = Instant::now() + Duration::from_micros(microseconds);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// Makes a file with contents that differ from page to page.
+pub fn make_file(path: &Path, size: u64) -> io::Result<()> {
+    const PIECE: usize = 1 << 20;
+    let mut file = File::create(path)?;
+    let mut draw = Draw(size);
+    let mut piece = vec![0; PIECE];
+    let mut left = size;
+    while left > 0 {
+        for page in piece.chunks_mut(4096) {
+            page[..8].copy_from_slice(&draw.below(u64::MAX).to_le_bytes());
+        }
+        let len = left.min(PIECE as u64);
+        file.write_all(&piece[..len as usize])?;
+        left -= len;
+    }
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(kind: Kind, path: &Path) -> Args {
+        Args {
+            kind,
+            path: path.to_owned(),
+            size: 4096,
+            reads: 64,
+            compute: 0,
+            seed: 3,
+        }
+    }
+
+    #[test]
+    fn the_same_seed_reads_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        make_file(&path, file_size(Kind::Root, 4096, 64)).unwrap();
+        for kind in [Kind::Root, Kind::Random, Kind::Turns, Kind::Sequential] {
+            let args = args(kind, &path);
+            let sums = [0, 1].map(|_| {
+                let mut load = Load::new(&args);
+                load.read(&path).unwrap();
+                (load.sum, load.bytes)
+            });
+            assert_eq!(sums[0], sums[1], "{kind:?}");
+            assert!(sums[0].1 >= 32 * 4096);
+        }
+    }
+
+    #[test]
+    fn root_reads_about_half_of_what_it_passes() {
+        let path = Path::new("nowhere");
+        let mut args = args(Kind::Root, path);
+        args.reads = 1000;
+        let mut load = Load::new(&args);
+        let (mut next, mut read) = (0, 0);
+        for number in 0..31 {
+            let (offset, len) = load.place(number, next, u64::MAX / 2);
+            next = offset + len;
+            read += len;
+        }
+        let share = read as f64 / next as f64;
+        assert!((0.35..0.65).contains(&share), "{share}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Where libpresagio.so is, and how a command gets it.
+
+use crate::failure::failure;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "libpresagio.so";
+
+/// Names the library, where it is not beside the command.
+const VARIABLE: &str = "PRESAGIO_LIB";
+
+/// The loader's list of libraries.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The library that watches from inside.
+#[derive(Debug)]
+pub struct Preload {
+    library: PathBuf,
+}
+
+impl Preload {
+    /// Finds the library: where `PRESAGIO_LIB` says, beside this program, or in lib or lib64 above it.
+    pub fn find() -> anyhow::Result<Preload> {
+        let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+        let library = match named {
+            Some(path) => Some(path).filter(|path| path.is_file()),
+            None => std::env::current_exe().ok().and_then(|exe| beside(&exe)),
+        };
+        let Some(library) = library.and_then(|path| path.canonicalize().ok()) else {
+            let what = format!("{NAME} is not where it should be");
+            let cause = "it lies neither beside presagio nor in ../lib or ../lib64";
+            return Err(failure(
+                what,
+                cause,
+                "name it with PRESAGIO_LIB, or build it with `cargo build --release`",
+            ));
+        };
+        // The loader's list is divided by both.
+        if library
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|b| b" :".contains(b))
+        {
+            let what = format!("{} cannot be preloaded", library.display());
+            let cause = "the loader takes no path with a space or a colon";
+            return Err(failure(
+                what,
+                cause,
+                "put it elsewhere, and name it with PRESAGIO_LIB",
+            ));
+        }
+        Ok(Preload { library })
+    }
+
+    /// Puts library and address into the environment of what is started next.
+    pub fn enter(&self, address: &OsStr) {
+        let list = listed(std::env::var_os(PRELOAD), &self.library);
+        // SAFETY: this process has one thread.
+        unsafe {
+            std::env::set_var(PRELOAD, list);
+            std::env::set_var(presagio_arena::VARIABLE, address);
+        }
+    }
+
+    /// The same for a person's shell, line by line.
+    pub fn exports(&self, address: &str) -> String {
+        let list = listed(std::env::var_os(PRELOAD), &self.library);
+        format!(
+            "export {PRELOAD}='{}'\nexport {}='{address}'\n",
+            list.display(),
+            presagio_arena::VARIABLE
+        )
+    }
+}
+
+/// The list with the library in it: behind what is there, since that was there first.
+fn listed(before: Option<OsString>, library: &Path) -> OsString {
+    let Some(mut list) = before.filter(|list| !list.is_empty()) else {
+        return library.into();
+    };
+    let mut entries = list.as_bytes().split(|b| b" :".contains(b));
+    if !entries.any(|entry| entry == library.as_os_str().as_bytes()) {
+        list.push(":");
+        list.push(library);
+    }
+    list
+}
+
+fn beside(exe: &Path) -> Option<PathBuf> {
+    let here = exe.parent()?;
+    let above = here.parent().unwrap_or(here);
+    let places = [
+        here.to_owned(),
+        above.join("lib"),
+        above.join("lib64"),
+        above.join("lib/presagio"),
+    ];
+    places
+        .into_iter()
+        .map(|place| place.join(NAME))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_comes_behind_what_is_preloaded_already_and_only_once() {
+        let library = Path::new("/x/libpresagio.so");
+        assert_eq!(listed(None, library), "/x/libpresagio.so");
+        assert_eq!(listed(Some("".into()), library), "/x/libpresagio.so");
+        let both = listed(Some("/a.so /b.so".into()), library);
+        assert_eq!(both, "/a.so /b.so:/x/libpresagio.so");
+        assert_eq!(listed(Some(both.clone()), library), both);
+    }
+}

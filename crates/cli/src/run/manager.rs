@@ -1,0 +1,195 @@
+//! Starts a manager: a fork of this process, in a session of its own.
+//!
+//! It keeps stderr, to show the summary there if whoever started it was killed, and nothing else that it inherited: a
+//! pipe to another program must close when the command closes it.
+
+use super::settings::Plan;
+use super::supervise::say;
+use presagio_advise::manager::desk::{Desk, Doors, Ticket};
+use presagio_advise::manager::{Manager, Options, Summary};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+/// Where other ranks of the job come in, and the name of that place.
+pub struct Door {
+    pub listener: UnixListener,
+    pub path: PathBuf,
+}
+
+/// Starts a manager and registers with it.
+pub fn start(plan: Plan, door: Option<Door>, ranks: u32) -> io::Result<Ticket> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // SAFETY: this process has one thread, so that the child may do what it likes.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(ours);
+            std::process::exit(manage(plan, theirs, door));
+        }
+        _ => {
+            drop(theirs);
+            Ticket::get(ours, ranks)
+        }
+    }
+}
+
+/// The life of a manager.
+fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
+    leave_home(&plan, &guest, door.as_ref());
+    let json = plan.json.take();
+    let (quiet, blind) = (plan.quiet, std::mem::take(&mut plan.blind));
+    let (listener, path) = door.map(|d| (d.listener, d.path)).unzip();
+    let begun = begin(plan).and_then(|manager| {
+        let doors = Doors {
+            guests: vec![guest.try_clone()?],
+            listener,
+            standing: false,
+        };
+        let desk = Desk::open(doors, manager.address())?;
+        Ok((manager, desk))
+    });
+    let (manager, desk) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            let _ = writeln!(&guest, "{error}");
+            return 1;
+        }
+    };
+    drop(guest); // the desk has its own
+    let mut summary = manager.run(&desk);
+    if let Some(path) = path {
+        super::job::close_door(&path);
+    }
+    complete(&mut summary, blind);
+    if let Some(file) = json {
+        write_json(&summary, file);
+    }
+    let text = shown(&summary, quiet);
+    if !desk.dismiss(&text) {
+        say(&text);
+    }
+    0
+}
+
+/// Makes the manager that a plan describes.
+pub fn begin(mut plan: Plan) -> io::Result<Manager> {
+    Manager::create(Options {
+        mind: plan.mind(),
+        filter: plan.filter,
+        advise: plan.advise,
+        trace: plan.trace,
+        models: plan.models,
+        command: plan
+            .command
+            .into_iter()
+            .map(OsStringExt::into_vec)
+            .collect(),
+        job: super::job::name(),
+        slots: slots(),
+    })
+}
+
+/// Threads that can report at the same time: two for each processor, 256 KiB each.
+fn slots() -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (2 * processors as u32).clamp(128, 1024)
+}
+
+/// Says what could not be seen from the beginning.
+pub fn complete(summary: &mut Summary, blind: Vec<String>) {
+    if summary.processes == 0 && blind.is_empty() {
+        let note = "nothing was reported: the command used none of the files that are followed, or cannot be preloaded";
+        summary.notes.push(note.into());
+    }
+    summary.unseen.splice(0..0, blind);
+}
+
+/// What a person gets to see. Who wants it quiet wants to know that the trace is not what it should be, though.
+pub fn shown(summary: &Summary, quiet: bool) -> String {
+    if !quiet {
+        return summary.text();
+    }
+    let trouble = summary.notes.iter().filter(|n| n.starts_with("the trace"));
+    trouble.map(|note| format!("presagio: {note}\n")).collect()
+}
+
+/// Writes the summary for machines.
+pub fn write_json(summary: &Summary, mut file: File) {
+    let written = writeln!(file, "{:#}", summary.json());
+    if let Err(error) = written {
+        say(&format!(
+            "presagio: the summary could not be written as JSON; {error}; choose another place for it\n"
+        ));
+    }
+}
+
+/// Away from the terminal and from all that the command has to do with.
+fn leave_home(plan: &Plan, guest: &UnixStream, door: Option<&Door>) {
+    // SAFETY: no memory involved, but for the mask, which is there.
+    unsafe {
+        libc::setsid();
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        // What is meant for a job reaches us too; the job decides what becomes of it, and we end with it.
+        for signal in [
+            libc::SIGHUP,
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+            libc::SIGPIPE,
+            libc::SIGXFSZ,
+        ] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        libc::prctl(libc::PR_SET_NAME, c"presagio-mgr".as_ptr());
+    }
+    pin(plan.pin);
+    let ours = [
+        Some(guest.as_raw_fd()),
+        door.map(|d| d.listener.as_raw_fd()),
+        plan.trace.as_ref().map(|t| t.1.as_raw_fd()),
+        plan.json.as_ref().map(AsRawFd::as_raw_fd),
+    ];
+    close_all_but(&ours.into_iter().flatten().collect());
+}
+
+/// Keeps this process on one processor.
+pub fn pin(cpu: Option<usize>) {
+    let Some(cpu) = cpu.filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) else {
+        return;
+    };
+    // SAFETY: a set on the stack, and a processor within it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// Closes what was inherited: stdin and stdout lead nowhere from here on.
+fn close_all_but(ours: &BTreeSet<RawFd>) {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = open
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok());
+    let numbers: Vec<RawFd> = numbers.filter(|fd| *fd > 2 && !ours.contains(fd)).collect();
+    for fd in numbers {
+        // SAFETY: nothing here knows of these descriptors; the one that listed them is closed already.
+        unsafe { libc::close(fd) };
+    }
+    if let Ok(nowhere) = File::options().read(true).write(true).open("/dev/null") {
+        for fd in [0, 1] {
+            // SAFETY: both are open.
+            unsafe { libc::dup2(nowhere.as_raw_fd(), fd) };
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `presagio run`: a command, watched and advised.
+//!
+//! Three processes work together. This one stays in front as a *supervisor* ([`supervise`]): it passes signals on to the
+//! command and ends as the command ended, after it has shown the summary. (If it became the command itself, the shell's
+//! prompt would be back, and the next line of a script would run, before summary and trace were complete.) The
+//! *command* gets the library and the manager's address through its environment. The *manager* ([`manager`]) is a fork of
+//! this process in a session of its own, where signals for the command do not reach it.
+//!
+//! Ranks of one job on one node share a manager ([`job`]); a `presagio run` within another one simply becomes its
+//! command.
+
+mod inherited;
+pub mod job;
+pub mod library;
+pub mod manager;
+pub mod settings;
+mod supervise;
+
+use crate::failure::one_line;
+use job::Job;
+use library::Preload;
+use presagio_advise::manager::desk::{Ticket, answers};
+use presagio_advise::manager::is_static;
+use settings::{Plan, Settings};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run a command so that it waits less for its I/O, and see what it did
+///
+/// The command runs unchanged: same output, exit status, signals, terminal. Its reads and writes are watched from
+/// inside (a preloaded library), learned and predicted by a manager process beside it, and what will be read is
+/// loaded ahead where that pays. Programs that it starts are followed, and so are MPI ranks: both
+/// `presagio run -- mpirun -n 4 app` and `mpirun -n 4 presagio run -- app` give one summary per node.
+///
+/// At the end a summary on stderr says what was done, how well it was predicted, what was gained, what could not
+/// be seen, and what was decided and why. What was learned is kept for the next run of the same command.
+///
+/// Statically linked programs, io_uring, system calls that a program makes itself, and pages of mapped files
+/// cannot be seen; the summary says so where it was noticed.
+///
+/// Exit status: the command's; if it was killed by a signal, so is this. 125 if presagio itself could not do
+/// what was asked, 126 if the command cannot be executed, 127 if it was not found.
+///
+/// PRESAGIO=off in the environment turns everything off, and so does the file /etc/presagio/off.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  presagio run -- ./app input.dat             faster where it can be, with a summary
+  presagio run --observe --trace t.ptrace -- ./app   only watch, and record
+  presagio trace info t.ptrace                what was recorded?
+  presagio run --config hints.json -- ./app   hints by hand, as for MERCURY
+  presagio run --include '*.h5' -- python3 train.py
+  presagio run --json run.json --quiet -- ./app      the summary for a script
+  mpirun -n 4 presagio run -- ./app           one summary for all four")]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+    /// Run the command as if presagio were not there
+    #[arg(long, conflicts_with_all = ["observe", "advise", "trace", "config", "json"])]
+    off: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// When presagio itself is what failed, as env, nice and timeout say it.
+const FAILED: u8 = 125;
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let code = start(args).unwrap_or_else(|error| {
+        supervise::say(&format!("presagio: {}\n", one_line(&error)));
+        ExitCode::from(FAILED)
+    });
+    Ok(code)
+}
+
+fn start(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.off || is_switched_off() {
+        return Ok(supervise::become_it(&args.command));
+    }
+    let preload = Preload::find()?;
+    if let Some(address) = outer_manager() {
+        args.settings.say_unused("another presagio run around it");
+        preload.enter(&address);
+        return Ok(supervise::become_it(&args.command));
+    }
+    match register(args)? {
+        Some(ticket) => {
+            preload.enter(OsStr::new(&ticket.address));
+            Ok(supervise::supervise(&args.command, ticket))
+        }
+        None => Ok(supervise::become_it(&args.command)),
+    }
+}
+
+/// The same switches that the library looks at.
+fn is_switched_off() -> bool {
+    let variable = std::env::var_os(presagio_arena::SWITCH);
+    let site = OsStr::new(presagio_arena::SITE_SWITCH.to_str().unwrap_or_default());
+    variable.is_some_and(|v| v == "off") || Path::new(site).exists()
+}
+
+/// The manager that already watches us.
+fn outer_manager() -> Option<OsString> {
+    let address = std::env::var_os(presagio_arena::VARIABLE)?;
+    answers(address.to_str()?).then_some(address)
+}
+
+/// Finds a manager to register with, or starts one. `None`: there can be none, and the command runs without.
+fn register(args: &Args) -> anyhow::Result<Option<Ticket>> {
+    if args.settings.is_usual()
+        && let Some(ticket) = job::standing_advisor()
+    {
+        return Ok(Some(ticket));
+    }
+    let job = Job::of_environment();
+    let start = |listener| {
+        let plan = plan(args)?;
+        Ok(manager::start(
+            plan,
+            listener,
+            job.as_ref().map_or(0, |job| job.ranks),
+        ))
+    };
+    let started = match &job {
+        None => start(None)?,
+        Some(job) => job.join_or_start(start)?,
+    };
+    match started {
+        Ok(ticket) => Ok(Some(ticket)),
+        Err(error) => {
+            // Never make it worse: the command is what the user wants most.
+            let text = format!(
+                "presagio: the manager could not begin: {error}; the command runs without it\n"
+            );
+            supervise::say(&text);
+            Ok(None)
+        }
+    }
+}
+
+/// What the manager is to do, as far as it can go wrong because of what the user asked for.
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let mut plan = args.settings.plan()?;
+    plan.command = args.command.clone();
+    let program = find_program(&args.command[0]);
+    if program.as_deref().and_then(is_static) == Some(true) {
+        let name = args.command[0].to_string_lossy();
+        let blind = format!(
+            "anything that {name} does itself: it is linked statically, so that no library can be preloaded"
+        );
+        plan.blind.push(blind);
+    }
+    Ok(plan)
+}
+
+/// Where the shell would find a program.
+fn find_program(name: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(name);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let places = std::env::var_os("PATH")?;
+    let mut found = std::env::split_paths(&places).map(|place| place.join(path));
+    found.find(|program| program.is_file())
+}

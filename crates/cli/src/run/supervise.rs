@@ -1,0 +1,291 @@
+//! The process in front of the command: passes signals on, stops and continues with it, and ends as it ended.
+//!
+//! The command is a child in the same process group, so that the terminal treats both alike: what is typed there
+//! (Ctrl-C, Ctrl-Z) reaches the command directly, and pipelines and job control work. What is sent to this process alone
+//! is passed on. All signals are blocked here and taken one by one; no handler is ever installed, so the command inherits
+//! everything as it was. If this process is killed outright, so is the command.
+
+use super::inherited;
+use presagio_advise::manager::desk::Ticket;
+use std::ffi::{CString, OsString};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long the summary is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How this process was started.
+struct Before {
+    mask: libc::sigset_t,
+    child_was_ignored: bool,
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Exited(u8),
+    Killed(i32),
+}
+
+/// Runs the command in this process's place; only comes back if that is impossible.
+pub fn become_it(command: &[OsString]) -> ExitCode {
+    inherited::restore();
+    let error = execute(command);
+    cannot_execute(command, error)
+}
+
+/// Runs the command as a child, shows the summary, and ends as it ended.
+pub fn supervise(command: &[OsString], ticket: Ticket) -> ExitCode {
+    let before = block_signals();
+    let child = match spawn(command, &before) {
+        Ok(child) => child,
+        Err(error) => {
+            // Nobody wants a summary of nothing.
+            drop(ticket.leave().map(|stream| summary(stream, PATIENCE)));
+            return cannot_execute(command, error);
+        }
+    };
+    let end = attend(child);
+    let text = match ticket.leave() {
+        Ok(stream) => summary(stream, PATIENCE)
+            .unwrap_or_else(|error| format!("presagio: there is no summary: {error}\n")),
+        Err(_) => "presagio: the manager is gone, and its summary with it\n".to_owned(),
+    };
+    say(&text);
+    end_like(end)
+}
+
+/// Whoever closed stderr does not want to hear it.
+pub fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn cannot_execute(command: &[OsString], error: io::Error) -> ExitCode {
+    let name = command[0].display();
+    let (code, advice) = match error.kind() {
+        io::ErrorKind::NotFound => (127, "check its name, and PATH"),
+        io::ErrorKind::PermissionDenied => (126, "make it executable"),
+        _ => (126, "check that it is a program for this machine"),
+    };
+    say(&format!("presagio: cannot run {name}; {error}; {advice}\n"));
+    ExitCode::from(code)
+}
+
+/// Replaces this process; the error if that is impossible.
+fn execute(command: &[OsString]) -> io::Error {
+    let strings = command.iter().map(|a| CString::new(a.as_bytes()));
+    let Ok(strings) = strings.collect::<Result<Vec<CString>, _>>() else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    let mut pointers: Vec<*const libc::c_char> = strings.iter().map(|s| s.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: strings that end with a zero, in a list that ends with a null.
+    unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// All signals wait from here on.
+fn block_signals() -> Before {
+    // SAFETY: all zeros is a valid value of these structures; the calls fill them.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut mask: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut mask);
+        // Where children are ignored, nobody could tell us how ours ended.
+        let child = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        Before {
+            mask,
+            child_was_ignored: child == libc::SIG_IGN,
+        }
+    }
+}
+
+/// Starts the command.
+fn spawn(command: &[OsString], before: &Before) -> io::Result<libc::pid_t> {
+    let (mut reader, writer) = io::pipe()?;
+    let supervisor = std::process::id();
+    // SAFETY: this process has one thread, so that the child may do what it likes.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => become_child(command, before, supervisor, writer),
+        child => {
+            drop(writer);
+            // Closed by a successful exec; otherwise it brings the error.
+            let mut code = [0; 4];
+            match reader.read_exact(&mut code) {
+                Err(_) => Ok(child),
+                Ok(()) => {
+                    wait(child, 0);
+                    Err(io::Error::from_raw_os_error(i32::from_le_bytes(code)))
+                }
+            }
+        }
+    }
+}
+
+fn become_child(
+    command: &[OsString],
+    before: &Before,
+    supervisor: u32,
+    mut writer: io::PipeWriter,
+) -> ! {
+    // SAFETY: system calls without memory of their own, but for the mask, which is there.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // It may have died before that was said.
+        if libc::getppid() as u32 != supervisor {
+            libc::_exit(1);
+        }
+        if before.child_was_ignored {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &before.mask, std::ptr::null_mut());
+    }
+    inherited::restore();
+    let error = execute(command).raw_os_error().unwrap_or(libc::EINVAL);
+    let _ = writer.write_all(&error.to_le_bytes());
+    // SAFETY: nothing of the parent's is to be flushed or undone here.
+    unsafe { libc::_exit(127) }
+}
+
+/// What a child has to say.
+enum News {
+    End(End),
+    Stopped(i32),
+    Nothing,
+}
+
+fn wait(child: libc::pid_t, options: i32) -> News {
+    let mut status = 0;
+    // SAFETY: writes the status.
+    let who = unsafe { libc::waitpid(child, &mut status, options) };
+    if who != child {
+        News::Nothing
+    } else if libc::WIFEXITED(status) {
+        News::End(End::Exited(libc::WEXITSTATUS(status) as u8))
+    } else if libc::WIFSIGNALED(status) {
+        News::End(End::Killed(libc::WTERMSIG(status)))
+    } else if libc::WIFSTOPPED(status) {
+        News::Stopped(libc::WSTOPSIG(status))
+    } else {
+        News::Nothing
+    }
+}
+
+/// Passes signals on until the command has ended.
+fn attend(child: libc::pid_t) -> End {
+    loop {
+        let (signal, is_for_us_alone) = next_signal();
+        if signal != libc::SIGCHLD {
+            if is_for_us_alone {
+                send(child, signal);
+            }
+            continue;
+        }
+        match wait(child, libc::WNOHANG | libc::WUNTRACED) {
+            News::End(end) => return end,
+            News::Stopped(signal) => {
+                stop(signal);
+                send(child, libc::SIGCONT);
+            }
+            News::Nothing => {}
+        }
+    }
+}
+
+/// Waits for a signal; whether somebody sent it, rather than the kernel on behalf of the terminal, which sends it to the
+/// whole group.
+fn next_signal() -> (i32, bool) {
+    // SAFETY: all zeros is a valid value; the calls fill these.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let signal = libc::sigwaitinfo(&all, &mut info);
+        match signal {
+            // Interrupted, by being stopped and continued: the child may have news.
+            -1 => (libc::SIGCHLD, false),
+            _ => (signal, info.si_code <= 0),
+        }
+    }
+}
+
+fn send(child: libc::pid_t, signal: i32) {
+    // SAFETY: no memory involved. The child was not waited for yet, so the number is its own.
+    unsafe { libc::kill(child, signal) };
+}
+
+/// Stops as the command did, until somebody continues us.
+fn stop(signal: i32) {
+    // SAFETY: masks on the stack; the signal is one that stops, since it has stopped the command.
+    unsafe {
+        let mut one: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut one);
+        libc::sigaddset(&mut one, signal);
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
+        libc::raise(signal);
+        // It waits, unless it is SIGSTOP; now it comes.
+        libc::sigprocmask(libc::SIG_UNBLOCK, &one, &mut blocked);
+        libc::sigprocmask(libc::SIG_SETMASK, &blocked, std::ptr::null_mut());
+    }
+}
+
+/// What the manager has to say, unless a signal says that nobody wants to wait for it.
+fn summary(mut stream: UnixStream, patience: Duration) -> io::Result<String> {
+    let began = Instant::now();
+    stream.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let mut text = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            Ok(count) => text.extend(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if is_in_a_hurry() || began.elapsed() > patience {
+                    return Err(io::Error::other("it was not waited for"));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether a signal waits that would end us.
+fn is_in_a_hurry() -> bool {
+    // SAFETY: fills the set.
+    unsafe {
+        let mut waiting: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&mut waiting);
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT]
+            .into_iter()
+            .any(|signal| libc::sigismember(&waiting, signal) == 1)
+    }
+}
+
+/// Ends as the command did: with its status, or by the same signal.
+fn end_like(end: End) -> ExitCode {
+    let signal = match end {
+        End::Exited(code) => return ExitCode::from(code),
+        End::Killed(signal) => signal,
+    };
+    // SAFETY: sets and masks on the stack.
+    unsafe {
+        // One core file is enough.
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut one: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut one);
+        libc::sigaddset(&mut one, signal);
+        libc::raise(signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
+    }
+    ExitCode::from(128u8.wrapping_add(signal as u8))
+}
