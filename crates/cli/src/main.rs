@@ -40,7 +40,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: bench::alloc::Counting = bench::alloc::Counting;
 
-/// Request scheduling and traces for I/O services: compare policies on your storage, look into recordings
+/// Watch and guide the I/O of programs, schedule that of services, look into recordings
 #[derive(Parser)]
 #[command(name = "presagio", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
