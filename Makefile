@@ -17,24 +17,32 @@ SEED := 20260101
 
 # What the tests need beyond Rust, as command:debian-package.
 TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:strace git:git sqlite3:sqlite3 \
-	python3:python3 bindfs:bindfs losetup:mount mkfs.ext4:e2fsprogs
+	python3:python3 bindfs:bindfs losetup:mount mkfs.ext4:e2fsprogs rsync:rsync pkg-config:pkg-config lmp:lammps \
+	mpirun.openmpi:openmpi-bin mpirun.mpich:mpich h5cc:libhdf5-dev h5pcc.openmpi:libhdf5-openmpi-dev \
+	h5pcc.mpich:libhdf5-mpich-dev
 
 .PHONY: help demo build test soak test-needs lint lint-needs bench docs-cli clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-demo: build ## build everything, then compare the scheduling policies on this disk
+demo: build ## build everything, then show what presagio run and the scheduler gain on this disk
 	@mkdir -p $(DEMO_DIR)
 	@echo
-	@echo "Many processes read one file at the same time, each its own blocks: small"
-	@echo "requests, in whatever order they come. A scheduler that puts neighbours"
-	@echo "together serves many of them with one operation."
+	@echo "1. presagio run: an unmodified program waits less for its I/O"
+	@echo
+	@$(PRESAGIO) demo $(DEMO_DIR)
+	@echo
+	@echo "2. The scheduler. Many processes read one file at the same time, each its own"
+	@echo "blocks: small requests, in whatever order they come. A scheduler that puts"
+	@echo "neighbours together serves many of them with one operation."
 	@echo "Here are ten policies with the same requests, on this disk."
 	@echo
 	@$(PRESAGIO) sched compare $(DEMO_DIR)
 	@echo
 	@echo "What to try next:"
+	@echo "  $(PRESAGIO) run -- PROGRAM ..."
+	@echo "      with a program of yours"
 	@echo "  $(PRESAGIO) sched list"
 	@echo "      what do these policies do?"
 	@echo "  $(PRESAGIO) sched compare DIR --op write"

@@ -4,8 +4,8 @@
 //! caller sees to it that one [`Writer`] is not used twice at a time.
 
 use crate::layout::{
-    Geometry, MAGIC, Mode, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process, slot,
-    state,
+    Geometry, MAGIC, Mode, PAGE_LEN, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process,
+    slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
@@ -337,8 +337,14 @@ impl Client {
         }
     }
 
-    /// The note on this file if it is not the one that was done before, and the word to remember it by.
+    /// How many notes were left, on any file: while this stays the same, none needs to be looked for. It lies beside what
+    /// every record looks at.
     #[inline]
+    pub fn notes(&self) -> u32 {
+        self.region.half(header::NOTES).load(Acquire)
+    }
+
+    /// The note on this file if it is not the one that was done before, and the word to remember it by.
     pub fn note(&self, index: u32, done: u64) -> Option<(Note, u64)> {
         if index >= self.geometry.files {
             return None;
@@ -572,6 +578,11 @@ impl Writer {
     fn put(&self, client: &Client, at: u64, words: &[u64; 8]) {
         let mask = u64::from(client.geometry.records - 1);
         let offset = self.slot + slot::RING + (at & mask) as usize * RECORD_LEN;
+        if offset % PAGE_LEN < RECORD_LEN {
+            // A page that this process may not have touched yet. The kernel maps sixteen of them where the first is read, but
+            // only one where it is written: then one record in 64 would wait for that.
+            client.region.touch(offset);
+        }
         for (i, &word) in words.iter().enumerate() {
             client.region.word(offset + 8 * i).store(word, Relaxed);
         }

@@ -4,6 +4,7 @@
 //! header       0  magic 8, version 4, mode 4, size 8, manager's pid 4, slots 4, records of a ring 4, files 4,
 //!                 processes 4, length of the filter's text 4
 //!             64  manager's state 4: awake, asleep, gone           written by both sides
+//!                 notes left 4                                     written by the manager
 //!            128  lost for want of: slot 8, file 8, process 8      added to by programs
 //!            192  where to look for a free file 4                  added to by programs
 //!           4096  the filter's text
@@ -36,7 +37,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The first eight bytes of an arena.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PRESAGIO");
 /// The version of this layout.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 pub(crate) mod header {
     pub const MAGIC: usize = 0;
@@ -50,6 +51,7 @@ pub(crate) mod header {
     pub const PROCESSES: usize = 40;
     pub const TEXT_LEN: usize = 44;
     pub const STATE: usize = 64;
+    pub const NOTES: usize = 68;
     pub const NO_SLOT: usize = 128;
     pub const NO_FILE: usize = 136;
     pub const NO_PROCESS: usize = 144;
@@ -106,6 +108,8 @@ pub(crate) mod slot {
 
 /// The bytes of a record.
 pub(crate) const RECORD_LEN: usize = 64;
+/// The bytes of a page, by which memory comes.
+pub(crate) const PAGE_LEN: usize = 4096;
 
 /// What the manager wants of programs. It cannot change while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,7 +188,7 @@ impl Geometry {
         self.owners_end() + self.processes as usize * process::LEN + self.files as usize * file::LEN
     }
 
-    fn slot_len(&self) -> usize {
+    pub fn slot_len(&self) -> usize {
         slot::RING + self.records as usize * RECORD_LEN
     }
 
@@ -230,6 +234,13 @@ impl Region {
         debug_assert!(offset + 4 <= self.len && offset.is_multiple_of(4));
         // SAFETY: in the mapping, aligned, and only ever accessed atomically.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Reads a word for nothing but to have its page mapped.
+    #[inline]
+    pub fn touch(&self, offset: usize) {
+        // SAFETY: in the mapping and aligned, as for any word.
+        unsafe { self.word(offset).as_ptr().read_volatile() };
     }
 
     /// Writes bytes, the last word filled up with zeros.

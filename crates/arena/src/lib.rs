@@ -27,12 +27,21 @@ pub mod sys;
 pub use client::{AttachError, Client, Counter, FileSlot, Found, Writer};
 pub use filter::{FilterTooLong, PathFilter};
 pub use layout::{Mode, PATH_MAX};
-pub use manager::{Arena, ArenaOptions, FileEntry, Losses, Origin, ProcessEntry};
+pub use manager::{Arena, ArenaOptions, FileEntry, Losses, Origin, ProcessEntry, Waker};
 pub use note::{Advice, Note};
 pub use record::{Frame, Kind, Message, Operation, PAYLOAD_MAX, Record};
 
 /// The environment variable that tells a program where its manager's arena is.
 pub const VARIABLE: &str = "PRESAGIO_ARENA";
+
+/// The environment variable that names the directory of a run whose manager is inside of programs.
+pub const INSIDE: &str = "PRESAGIO_INSIDE";
+
+/// The file in that directory that says that a program had no room for a manager.
+pub const NO_ROOM: &str = "no-room";
+
+/// What [`VARIABLE`] says before there is a manager inside: nothing, with room for any address.
+pub const NO_ADDRESS: &str = "/proc//////////////////////////////////////////";
 
 /// The environment variable that turns everything off when it is `off`.
 pub const SWITCH: &str = "PRESAGIO";

@@ -5,8 +5,8 @@
 
 use crate::filter::PathFilter;
 use crate::layout::{
-    Geometry, MAGIC, Mode, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process, slot,
-    state,
+    Geometry, MAGIC, Mode, PAGE_LEN, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process,
+    slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, Message, Payload, Record};
@@ -127,11 +127,19 @@ pub struct Losses {
     pub nonsense: u64,
 }
 
+/// Of `madvise`, since Linux 5.14.
+const MADV_POPULATE_READ: usize = 22;
+
+/// Rings whose pages are filled in one drain: each takes a tenth of a millisecond.
+const WARMED_AT_ONCE: u32 = 4;
+
 /// A slot as the manager sees it.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     tail: u64,
     origin: Origin,
+    /// Whether its pages were filled.
+    warm: bool,
 }
 
 /// The arena, on the manager's side.
@@ -197,13 +205,20 @@ impl Arena {
         self.region.word(header::MAGIC).store(MAGIC, Release);
     }
 
-    /// What the variable [`VARIABLE`](crate::VARIABLE) has to say, for as long as this process and arena live.
+    /// What the variable [`VARIABLE`](crate::VARIABLE) has to say, for as long as this thread and arena live. The
+    /// thread is named because it may have descriptors of its own, which the process's directory does not show.
     pub fn address(&self) -> String {
         format!(
-            "/proc/{}/fd/{}",
+            "/proc/{}/task/{}/fd/{}",
             std::process::id(),
+            sys::thread_id(),
             self.memory.as_raw_fd()
         )
+    }
+
+    /// What ends a [`sleep`](Arena::sleep) from another thread of this process.
+    pub fn waker(&self) -> Waker {
+        Waker(self.region.half(header::STATE).as_ptr() as usize)
     }
 
     /// Hands over all that was written up to now, ring by ring, each in its order; how many messages there were.
@@ -216,16 +231,34 @@ impl Arena {
             self.free_file(index);
         }
         self.freeable = std::mem::take(&mut self.closed);
-        (0..self.geometry.slots)
-            .map(|index| self.drain_slot(index, &mut each))
-            .sum()
+        let mut count = 0;
+        let mut cold = WARMED_AT_ONCE;
+        for index in 0..self.geometry.slots {
+            // A free slot was emptied before; its ring is not touched, since there are many of them.
+            if self.region.word(self.geometry.owner(index)).load(Relaxed) != 0 {
+                count += self.drain_slot(index, &mut each);
+                self.warm(index, &mut cold);
+            }
+        }
+        count
+    }
+
+    /// Has the kernel fill the pages of a ring that is used for the first time. They are reserved, but not filled: the program
+    /// would wait for that, some ten microseconds a page.
+    fn warm(&mut self, index: u32, left: &mut u32) {
+        if *left == 0 || std::mem::replace(&mut self.readings[index as usize].warm, true) {
+            return;
+        }
+        *left -= 1;
+        let start = self.geometry.slot(index) & !(PAGE_LEN - 1);
+        let end = self.geometry.slot(index) + self.geometry.slot_len();
+        let address = self.region.base() as usize + start;
+        let args = [address, end - start, MADV_POPULATE_READ, 0, 0, 0];
+        // SAFETY: pages of the mapping. Where the kernel is too old for it, nothing is lost but time.
+        unsafe { sys::call(libc::SYS_madvise, args) };
     }
 
     fn drain_slot(&mut self, index: u32, each: &mut impl FnMut(&Origin, Message<'_>)) -> usize {
-        // A free slot was emptied before; its ring is not touched, since there are many of them.
-        if self.region.word(self.geometry.owner(index)).load(Relaxed) == 0 {
-            return 0;
-        }
         let at = self.geometry.slot(index);
         let released = self.region.half(at + slot::RELEASED).load(Acquire) != 0;
         let count = self.drain_ring(index, at, each);
@@ -354,6 +387,7 @@ impl Arena {
             self.region
                 .word(at + file::NOTE)
                 .store(note.to_word(), Release);
+            self.region.half(header::NOTES).fetch_add(1, Release);
         }
         is_same
     }
@@ -522,6 +556,29 @@ impl Drop for Arena {
         ];
         // SAFETY: mapped by us, and with the arena goes the last who knows of it.
         unsafe { sys::call(libc::SYS_munmap, args) };
+    }
+}
+
+/// Ends the sleep of whoever drains an arena. It touches no memory, so that it can outlive the arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Waker(usize);
+
+impl Waker {
+    /// One that is kept as a number.
+    pub const fn from_address(address: usize) -> Waker {
+        Waker(address)
+    }
+
+    /// The number to keep.
+    pub fn address(self) -> usize {
+        self.0
+    }
+
+    /// Ends a sleep that has begun. One that is about to begin goes on: who wants to be sure calls again.
+    pub fn wake(self) {
+        let args = [self.0, libc::FUTEX_WAKE as usize, 1, 0, 0, 0];
+        // SAFETY: the kernel reads nothing at the address; where there is none, it says so.
+        unsafe { sys::call(libc::SYS_futex, args) };
     }
 }
 

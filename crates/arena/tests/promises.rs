@@ -481,14 +481,17 @@ fn what_is_no_arena_is_refused() {
     assert_eq!(refused("/dev/null"), AttachError::Foreign);
     let arena = Arena::create(&small()).unwrap();
     let memory = std::fs::File::options()
+        .read(true)
         .write(true)
         .open(arena.address())
         .unwrap();
     // The version, then the number of slots.
-    for (place, good) in [(8, 1u32), (28, 8)] {
+    for place in [8, 28] {
+        let mut good = [0; 4];
+        memory.read_exact_at(&mut good, place).unwrap();
         memory.write_all_at(&99u32.to_le_bytes(), place).unwrap();
         assert_eq!(refused(&arena.address()), AttachError::Foreign);
-        memory.write_all_at(&good.to_le_bytes(), place).unwrap();
+        memory.write_all_at(&good, place).unwrap();
     }
     attach(&arena.address());
 }

@@ -50,17 +50,15 @@ fn ending_signals() -> libc::sigset_t {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Preload::find()?;
     let plan = args.settings.plan()?;
-    let (quiet, json, pin) = (
-        plan.quiet,
-        plan.json.as_ref().map(std::fs::File::try_clone),
-        plan.pin,
-    );
+    let quiet = plan.quiet;
+    let json = plan.json.as_ref().map(std::fs::File::try_clone);
     let json = json.transpose()?;
     let listener = listen()?;
     // Before there are threads: they inherit it.
     let signals = ending_signals();
-    manager::pin(pin);
-    let manager = manager::begin(plan)
+    manager::stand_back();
+    let manager = plan
+        .begin()
         .map_err(|error| failure("the manager could not begin", error, "free some memory"))?;
     print_exports(&preload, &manager.address())?;
     let doors = Doors {
@@ -76,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         unsafe { libc::sigwait(&signals, &mut signal) };
         told.end();
     });
-    let mut summary = manager.run(&desk);
+    let mut summary = manager.run(&*desk);
     if let Ok((_lock, directory)) = job::lock() {
         let _ = std::fs::remove_file(directory.join(job::ADVISOR));
     }

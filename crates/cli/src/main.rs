@@ -8,6 +8,7 @@
 //! | `run` | [`mod@run`] | runs a command, watched and advised |
 //! | `advisor` | [`advisor`] | keeps one manager standing for many commands |
 //! | `advise` | [`advise`] | writes hints from a recording |
+//! | `demo` | [`mod@demo`] | shows what `run` gains on a storage |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
@@ -21,6 +22,7 @@
 mod advise;
 mod advisor;
 mod bench;
+mod demo;
 mod failure;
 mod generate;
 mod predict;
@@ -51,6 +53,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   presagio run -- ./app input       let a program wait less for its I/O
+  presagio demo /scratch            what does that gain on this storage?
   presagio sched compare /scratch   which policy suits this storage best?
   presagio sched list               what are the ten policies?
   presagio trace info run.darshan   what did this program do?
@@ -66,6 +69,7 @@ enum Command {
     Advisor(advisor::Args),
     Advise(advise::Args),
     Bench(bench::Args),
+    Demo(demo::Args),
     Predict(predict::Args),
     Sched(sched::Args),
     Trace(trace::Args),
@@ -77,6 +81,9 @@ enum Command {
     /// What `bench run` makes faster: a program that reads files in some way.
     #[command(name = "bench-load", hide = true)]
     BenchLoad(bench::run::load::Args),
+    /// What `bench preload` watches: calls through the library and past it.
+    #[command(name = "bench-calls", hide = true)]
+    BenchCalls(bench::preload::calls::Args),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Advisor(args) => advisor::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Trace(args) => trace::run(&args),
@@ -104,6 +112,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Man(args) => generate::man(&args),
         Command::BenchCount(args) => bench::sched::count::run(&args),
         Command::BenchLoad(args) => bench::run::load::run(&args),
+        Command::BenchCalls(args) => bench::preload::calls::run(&args),
     }
 }
 

@@ -112,3 +112,35 @@ fn the_counted_run_works_without_anyone_counting() {
     let said = presagio_ok(&["bench-count", "aIOLi", "64", "sequential", "100", "10"]);
     assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
 }
+
+#[test]
+fn the_library_bench_watches_real_programs_in_every_setting() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let test = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_presagio"))
+        .args(["bench", "preload", "--tiny", "--json"])
+        .env("PRESAGIO_LIB", test.with_file_name("libpresagio.so"))
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let calls = json["tables"]["calls"].as_array().unwrap();
+    let timed = |key: &str| calls.iter().filter(|c| c[key].as_f64() > Some(0.0)).count();
+    assert_eq!((timed("loop_bare"), timed("mean_bare")), (6, 6), "{json:#}");
+    let streams = json["tables"]["manager"].as_array().unwrap();
+    assert!(streams.iter().all(|s| s["lost"] == 0), "{json:#}");
+    assert!(
+        json["bars"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|bar| bar["value"].is_number())
+    );
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "it cleans up"
+    );
+}

@@ -221,6 +221,37 @@ fn a_reader_that_left_ends_a_pipeline_at_once() {
     assert_eq!(ended.out, "y\n");
 }
 
+#[test]
+fn a_pipe_is_closed_when_the_command_closes_it() {
+    let place = Place::new("close");
+    let script = "exec >&-; for i in $(seq 2000); do [ -e go ] && exit 5; sleep 0.01; done";
+    let mut run = place.run(&["-q"], &["sh", "-c", script]);
+    let mut child = Guarded(run.stdout(Stdio::piped()).spawn().unwrap());
+    let mut out = child.0.stdout.take().unwrap();
+    // Ends while the command still waits, or else with it.
+    assert_eq!(out.read_to_end(&mut Vec::new()).unwrap(), 0);
+    fs::write(place.path("go"), "").unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn an_alarm_that_was_set_before_ends_the_command() {
+    let place = Place::new("alarm");
+    let script = "import os, signal, sys
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+os.execv(sys.argv[1], sys.argv[1:])";
+    let run = place.run(&["-q", "--no-model"], &["sleep", "30"]);
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(run.get_program());
+    let python = python
+        .args(run.get_args())
+        .env("PRESAGIO_LIB", library())
+        .env("XDG_RUNTIME_DIR", place.path(""))
+        .env_remove("PRESAGIO_ARENA");
+    let status = python.status().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGALRM));
+}
+
 /// Whether a signal that a terminal sends is ignored here, as in a job in the background of a script. What is ignored
 /// stays so in all that is started, and no shell can trap it.
 fn is_in_the_background() -> bool {
@@ -810,4 +841,87 @@ fn many_short_processes_are_all_counted() {
     ended.ok();
     assert_eq!(bytes(&json), (3000, 3000));
     assert_eq!(number(&json, "/still_running"), 0);
+}
+
+/// Counts the input's bytes, and ends with 5 if it has no children that it did not start.
+const NO_CHILD: &str = "
+import os, sys
+print(len(open(\"in\", \"rb\").read()))
+try:
+    os.wait()
+except ChildProcessError:
+    sys.exit(5)";
+
+#[test]
+fn a_manager_that_cannot_begin_costs_one_line_and_nothing_else() {
+    let place = Place::new("nomanager");
+    // No file may be as large as an arena.
+    let script = format!(
+        "ulimit -f 2000; exec {} run -- python3 -c '{NO_CHILD}'",
+        program()
+    );
+    let mut command = place.presagio();
+    let ended = command.args(["run", "--off", "sh", "-c", &script]).output();
+    let ended = Ended::of(ended.unwrap());
+    assert_eq!(ended.status.code(), Some(5), "{ended:?}");
+    assert_eq!(ended.out.trim(), NOISE.to_string());
+    assert!(ended.err.contains("could not begin"), "{ended:?}");
+    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+}
+
+#[test]
+fn the_manager_stays_where_it_is_pinned_and_the_command_goes_anywhere() {
+    let place = Place::new("pin");
+    let script = "grep Cpus_allowed_list ${PRESAGIO_ARENA%/fd/*}/status; grep Cpus_allowed_list /proc/self/status";
+    let allowed = |ended: Ended| {
+        let lists = ended.ok().out;
+        let lists = lists.lines().filter_map(|l| l.split_whitespace().nth(1));
+        lists.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = allowed(run(&place, &["-q"], &["sh", "-c", script]));
+    assert_eq!(all[0], all[1]);
+    let first: String = all[0].chars().take_while(char::is_ascii_digit).collect();
+    for mode in [&["-q"][..], &["-q", "--in-process"]] {
+        let options = [mode, &["--pin", &first]].concat();
+        let pinned = allowed(run(&place, &options, &["sh", "-c", script]));
+        assert_eq!(pinned, [first.as_str(), &all[1]], "{mode:?}");
+    }
+}
+
+/// Processor time that a process has taken, in ticks.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    let used = fields.skip(11).take(2).map(|f| f.parse::<u64>().unwrap());
+    used.sum()
+}
+
+#[test]
+fn an_idle_advisor_takes_no_processor_time_and_wakes_for_who_comes() {
+    let place = Place::new("idle");
+    let mut advisor = place.presagio();
+    let advisor = advisor
+        .args(["advisor", "--json", "a.json"])
+        .process_group(0);
+    let advisor = advisor.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut advisor = Guarded(advisor.spawn().unwrap());
+    let socket = place.path("presagio/advisor.sock");
+    until("the advisor listens", || socket.exists());
+    let pause = || std::thread::sleep(Duration::from_millis(1500));
+    for name in ["a", "b"] {
+        run(&place, &[], &["cp", "in", name]).ok();
+        until("it has fallen asleep", || {
+            let before = ticks(advisor.0.id());
+            pause();
+            ticks(advisor.0.id()) == before
+        });
+        let before = ticks(advisor.0.id());
+        pause();
+        assert_eq!(ticks(advisor.0.id()), before, "it sleeps");
+    }
+    signal(&advisor.0, "-TERM");
+    assert!(advisor.0.wait().unwrap().success());
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("a.json")).unwrap()).unwrap();
+    assert_eq!(bytes(&json), (2 * NOISE, 2 * NOISE));
 }

@@ -30,6 +30,9 @@ const FOLLOWED_MAX: u32 = 8;
 /// So many repetitions of a rule are learned; then it is known what grows with each.
 const LEARNED_MAX: u32 = 4;
 
+/// Before so many last steps nothing is followed: it is what came last that says where we are.
+const LAST_STEPS: usize = 64;
+
 /// So many symbols at the end of the start rule may be what grows.
 const END: usize = 4;
 
@@ -72,7 +75,15 @@ impl Grammar {
 
     fn learn(&mut self, steps: &[Step]) {
         let mut marks = Vec::new();
-        for step in steps {
+        let unfollowed = steps.len().saturating_sub(LAST_STEPS);
+        self.followers.follow(match unfollowed {
+            0 => self.limits.followers,
+            _ => 0,
+        });
+        for (at, step) in steps.iter().enumerate() {
+            if at > 0 && at == unfollowed {
+                self.followers.follow(self.limits.followers);
+            }
             match *step {
                 Step::Symbol(GAP, _) => self.lose_track(),
                 Step::Symbol(symbol, count) => self.append_times(symbol, count),
@@ -124,8 +135,8 @@ impl Grammar {
         }
     }
 
-    /// Notes whether a repetition that has just ended shows that trip counts make the grammar large, so that folded
-    /// it is smaller by a quarter. What is costly to ask is asked last, and not again before it has grown by half.
+    /// Notes whether a repetition that has just ended suggests that trip counts make the grammar large. What is costly
+    /// to ask is asked last.
     pub(crate) fn look_for_variation(&mut self, ended: u32) {
         let len = self.store.len();
         if len < self.trial_at || self.mode != Mode::Exact || self.varies || Store::is_end(ended) {
@@ -135,12 +146,34 @@ impl Grammar {
         if !may_get_large || !self.came_with_many_counts(ended) {
             return;
         }
-        if !self.grows_by_repetitions() {
-            self.trial_at = len + len / 16 + 1;
-            return;
-        }
-        self.trial_at = len + len / 2;
-        self.varies = self.fold().len() * 4 <= len * 3;
+        self.trial_is_due = self.grows_by_repetitions();
+        // A trial is costly: not again before the grammar has grown by half.
+        self.trial_at = len
+            + if self.trial_is_due {
+                len / 2
+            } else {
+                len / 16 + 1
+            };
+    }
+
+    /// Sees whether the grammar is smaller by a quarter if it is folded.
+    pub(crate) fn try_folding(&mut self) {
+        self.trial_is_due = false;
+        let folded = self.fold();
+        self.varies = folded.len() * 4 <= self.store.len() * 3;
+        self.folded = self.varies.then(|| Box::new(folded));
+    }
+
+    /// The same input in a grammar that folds, if [trip counts vary](Grammar::trip_counts_vary).
+    #[inline]
+    pub fn take_folded(&mut self) -> Option<Box<Grammar>> {
+        self.varies.then(|| self.trial_or_fold())
+    }
+
+    /// Right after the trial it is at hand.
+    fn trial_or_fold(&mut self) -> Box<Grammar> {
+        let trial = self.folded.take();
+        trial.unwrap_or_else(|| Box::new(self.fold()))
     }
 
     fn came_with_many_counts(&self, ended: u32) -> bool {

@@ -21,6 +21,9 @@ const STEPS_MAX: usize = 1 << 14;
 /// So many places are looked for at least.
 const REACH_MIN: usize = 4;
 
+/// In a grammar of so few symbols all places are looked for, as the paper has it: it never costs much.
+const SMALL: usize = 256;
+
 /// How many repetitions are expected has not been asked yet. Most followers are gone before it is.
 const LATER: u32 = u32::MAX;
 
@@ -51,11 +54,13 @@ pub(crate) struct Followers {
     mode: Mode,
     pub max: usize,
     pub list: Vec<Follower>,
-    /// How many are looked for: fewer and fewer while what is found proves wrong at once. Input without structure
-    /// would be searched in vain at every symbol.
+    /// How many are looked for: in a large grammar fewer and fewer while what is found proves wrong at once. Input
+    /// without structure would be searched in vain at every symbol.
     pub reach: usize,
     /// Whether what is followed has just been found.
     pub fresh: bool,
+    /// When folding: whether two may have come to the same place.
+    unsettled: bool,
     /// Reused between calls.
     spare: Vec<Follower>,
     path: Vec<Frame>,
@@ -69,6 +74,7 @@ impl Followers {
             list: Vec::new(),
             reach: max,
             fresh: false,
+            unsettled: true,
             spare: Vec::new(),
             path: Vec::new(),
         }
@@ -84,6 +90,12 @@ impl Followers {
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         (self.reach, self.fresh) = (self.max, false);
+    }
+
+    /// Follows so many places from now on.
+    pub(crate) fn follow(&mut self, max: usize) {
+        self.max = max;
+        self.clear();
     }
 
     /// Whether nothing is followed.
@@ -104,13 +116,20 @@ impl Followers {
             store,
             mode: self.mode,
         };
-        let branches = &mut self.spare;
+        let (branches, unsettled) = (&mut self.spare, &mut self.unsettled);
         self.list.retain_mut(|follower| {
-            next_of(store, &follower.frames) == terminal && walk.step(follower, branches)
+            if next_of(store, &follower.frames) != terminal {
+                return false;
+            }
+            if walk.step_within(&mut follower.frames) {
+                return true;
+            }
+            *unsettled = true;
+            walk.step(follower, branches)
         });
         self.list.append(branches);
         if std::mem::take(&mut self.fresh) {
-            self.reach = match self.are_lost() {
+            self.reach = match self.are_lost() && store.len() > SMALL {
                 true => (self.reach / 2).max(REACH_MIN).min(self.max),
                 false => self.max,
             };
@@ -144,6 +163,7 @@ impl Followers {
         self.list.retain_mut(|f| walk.step(f, branches));
         self.list.append(branches);
         self.fresh = !self.list.is_empty();
+        self.unsettled = true;
         self.trim();
     }
 
@@ -164,19 +184,26 @@ impl Followers {
     }
 
     /// Drops doubles, and the least of those that are too many.
+    #[inline]
     fn trim(&mut self) {
         if self.mode == Mode::Folding && self.list.len() > 1 {
-            self.drop_doubles();
-            // Those that are left share what is certain: that one of them is right.
-            let total: f64 = self.list.iter().map(|f| f.weight).sum();
-            if total > 0.0 {
-                let weights = self.list.iter_mut().map(|f| &mut f.weight);
-                weights.for_each(|weight| *weight = positive(*weight / total));
-            }
+            self.share_out();
         }
         if self.list.len() > self.max {
             self.list.sort_by(|a, b| b.weight.total_cmp(&a.weight));
             self.list.truncate(self.max);
+        }
+    }
+
+    /// Those that are left share what is certain: that one of them is right.
+    fn share_out(&mut self) {
+        if std::mem::take(&mut self.unsettled) {
+            self.drop_doubles();
+        }
+        let total: f64 = self.list.iter().map(|f| f.weight).sum();
+        if total > 0.0 {
+            let weights = self.list.iter_mut().map(|f| &mut f.weight);
+            weights.for_each(|weight| *weight = positive(*weight / total));
         }
     }
 
@@ -216,6 +243,15 @@ impl Followers {
         }
         predicted.sort_by(|a, b| b.1.total_cmp(&a.1));
         predicted
+    }
+
+    /// The symbols with which the ways to read on begin, with the weight of each way, the weightiest first.
+    pub(crate) fn ways(&self, store: &Store) -> SmallVec<[(u32, f64); 8]> {
+        let begin = |f: &Follower| (store.symbol(next_of(store, &f.frames)), f.weight);
+        let mut ways: SmallVec<[(u32, f64); 8]> = self.list.iter().map(begin).collect();
+        ways.retain(|way| way.0 != GAP);
+        ways.sort_by(|a, b| b.1.total_cmp(&a.1));
+        ways
     }
 
     /// Ways to read on, the weightiest first.
@@ -277,49 +313,70 @@ impl Followers {
         Some(Cursor::new(store, self.mode, &best.frames))
     }
 
-    /// Two neighbours were moved into a rule of which `instance` took their place.
-    pub(crate) fn wrapped(&mut self, first: u32, last: u32, instance: u32) {
+    /// Two neighbours were moved into a rule of which `instance` took their place. Whether one is followed.
+    pub(crate) fn wrapped(&mut self, store: &Store, first: u32, last: u32, instance: u32) -> bool {
+        let level = Level::of(store, instance);
+        let mut concerned = false;
         for follower in &mut self.list {
-            let inside = |f: &Frame| f.node == first || f.node == last;
-            if let Some(at) = follower.frames.iter().position(inside) {
+            let inside = |node: u32| node == first || node == last;
+            if let Some(at) = level.position(&follower.frames, inside) {
                 follower.frames.insert(at, Frame::once(instance));
+                concerned = true;
             }
         }
+        concerned
     }
 
     /// What was said of one node is said of another from now on.
     pub(crate) fn renamed(&mut self, gone: u32, stays: u32) {
-        for frame in self.frames_of(gone) {
-            frame.node = stays;
+        self.unsettled = true;
+        for follower in &mut self.list {
+            let frame = follower.frames.iter_mut().find(|f| f.node == gone);
+            if let Some(frame) = frame {
+                frame.node = stays;
+            }
         }
     }
 
-    /// The body of a rule has taken the place of its instance.
-    pub(crate) fn inlined(&mut self, instance: u32) {
+    /// The body of a rule has taken the place of its instance, which is still there.
+    pub(crate) fn inlined(&mut self, store: &Store, instance: u32) {
+        let level = Level::of(store, instance);
         for follower in &mut self.list {
-            follower.frames.retain(|f| f.node != instance);
+            if let Some(at) = level.position(&follower.frames, |node| node == instance) {
+                follower.frames.remove(at);
+            }
         }
     }
 
     /// A node became part of its equal neighbour, which has been there `count` times.
-    pub(crate) fn joined(&mut self, node: u32, twin: u32, count: u32) {
+    pub(crate) fn joined(&mut self, store: &Store, node: u32, twin: u32, count: u32) {
+        self.unsettled = true;
+        let level = Level::of(store, node);
         let exact = self.mode != Mode::Folding;
-        if !exact {
-            // That it stood there once is not what is expected any more.
-            self.frames_of(node).for_each(|frame| frame.hi = 0);
-        }
-        for frame in self.frames_of(twin) {
-            frame.node = node;
-            let behind = |at: u32| at.saturating_add(count).min(COUNT_MAX);
-            frame.lo = behind(frame.lo);
-            frame.hi = if exact { behind(frame.hi) } else { 0 };
+        for follower in &mut self.list {
+            let either = |n: u32| n == node || n == twin;
+            let Some(at) = level.position(&follower.frames, either) else {
+                continue;
+            };
+            let frame = &mut follower.frames[at];
+            if frame.node == twin {
+                frame.node = node;
+                let behind = |at: u32| at.saturating_add(count).min(COUNT_MAX);
+                (frame.lo, frame.hi) = (behind(frame.lo), behind(frame.hi));
+            }
+            if !exact {
+                // How often it stood there until now is not what is expected any more.
+                frame.hi = 0;
+            }
         }
     }
 
     /// A node became part of a repetition at the end of the one before it, to which `way` leads.
-    pub(crate) fn absorbed(&mut self, more: u32, way: &[u32], count: u32) {
+    pub(crate) fn absorbed(&mut self, store: &Store, more: u32, way: &[u32], count: u32) {
+        self.unsettled = true;
+        let level = Level::of(store, more);
         for follower in &mut self.list {
-            let Some(at) = follower.frames.iter().position(|f| f.node == more) else {
+            let Some(at) = level.position(&follower.frames, |node| node == more) else {
                 continue;
             };
             let old = follower.frames[at];
@@ -337,6 +394,7 @@ impl Followers {
 
     /// The instance of a rule of one symbol, `only`, which stood there `inner` times, became that symbol.
     pub(crate) fn dissolved(&mut self, instance: u32, only: u32, inner: u32) {
+        self.unsettled = true;
         let mut more = Vec::new();
         for follower in &mut self.list {
             let Some(at) = follower.frames.iter().position(|f| f.node == instance) else {
@@ -387,11 +445,6 @@ impl Followers {
             .retain(|follower| follower.frames.iter().all(|f| f.node != node));
     }
 
-    fn frames_of(&mut self, node: u32) -> impl Iterator<Item = &mut Frame> {
-        let frames = self.list.iter_mut().flat_map(|f| f.frames.iter_mut());
-        frames.filter(move |f| f.node == node)
-    }
-
     /// Whether every follower is a chain of places that are there, each in the rule before it.
     /// `homes` are the rules that nodes are in.
     pub(crate) fn verify(&self, store: &Store, homes: &[u32]) -> Result<(), String> {
@@ -423,6 +476,31 @@ impl Followers {
             return Err(format!("a follower expects no terminal: {frames:?}"));
         }
         Ok(())
+    }
+}
+
+/// Where in a chain a node can be: its first link is in the start rule, and no other is.
+#[derive(Clone, Copy)]
+enum Level {
+    Start,
+    Below,
+}
+
+impl Level {
+    fn of(store: &Store, node: u32) -> Level {
+        match store.node(node).is_in_start() {
+            true => Level::Start,
+            false => Level::Below,
+        }
+    }
+
+    /// Where the node is, of which there is at most one: rules do not contain themselves.
+    #[inline]
+    fn position(self, frames: &Frames, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+        match self {
+            Level::Start => is_it(frames[0].node).then_some(0),
+            Level::Below => (1..frames.len()).find(|at| is_it(frames[*at].node)),
+        }
     }
 }
 
@@ -480,6 +558,27 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Goes on without leaving the rule or entering another, where that is certain: most steps are such. False if
+    /// it is not, and then nothing has changed. Different places lead to different ones.
+    #[inline]
+    fn step_within(self, frames: &mut Frames) -> bool {
+        let last = frames.len() - 1;
+        let top = &mut frames[last];
+        let node = self.store.node(top.node);
+        if node.count() > 1 {
+            let all_go_on = self.mode != Mode::Folding && top.hi < node.count();
+            if all_go_on {
+                (top.lo, top.hi) = (top.lo + 1, top.hi + 1);
+            }
+            return all_go_on;
+        }
+        if Store::is_end(node.next) || is_rule(self.store.value(node.next)) {
+            return false;
+        }
+        *top = self.enter(node.next);
+        true
+    }
+
     /// The symbol that a follower ends with has come: goes to the place that is next; false if there is none.
     /// Where several may be next, the others are added to `branches`.
     fn step(self, follower: &mut Follower, branches: &mut Vec<Follower>) -> bool {
@@ -695,7 +794,11 @@ impl Walk<'_> {
 pub struct Cursor<'a> {
     walk: Walk<'a>,
     start: Frames,
-    frames: Frames,
+    /// The chain to where it is, but for the last link, which is `top`: most steps change nothing else.
+    outer: Frames,
+    top: Frame,
+    /// The symbol there.
+    symbol: u32,
     confidence: f64,
     /// The trip counts of repeated nodes that were entered, from there on.
     entered: SmallVec<[(u32, SeriesAhead<'a>); 4]>,
@@ -704,7 +807,8 @@ pub struct Cursor<'a> {
 impl std::fmt::Debug for Cursor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cursor")
-            .field("frames", &self.frames)
+            .field("outer", &self.outer)
+            .field("top", &self.top)
             .finish_non_exhaustive()
     }
 }
@@ -718,37 +822,47 @@ impl<'a> Cursor<'a> {
             // Of a range the first: most of the repetition is still to come.
             _ => start.iter_mut().for_each(|f| f.hi = f.lo),
         }
-        Cursor {
+        let (outer, top) = without_top(&start);
+        let mut cursor = Cursor {
             walk,
-            frames: Frames::from_slice(&start),
             start,
+            outer,
+            top,
+            symbol: GAP,
             confidence: 1.0,
             entered: SmallVec::new(),
-        }
+        };
+        cursor.symbol = cursor.symbol_here();
+        cursor
     }
 
     /// The symbol that comes next on this way.
+    #[inline]
     pub fn peek(&self) -> u32 {
+        self.symbol
+    }
+
+    #[inline]
+    fn symbol_here(&self) -> u32 {
         let store = self.walk.store;
-        store.symbol(next_of(store, &self.frames))
+        store.symbol(store.value(self.top.node))
     }
 
     /// How likely it is that everything read so far comes, given that the place is right.
+    #[inline]
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
 
+    /// Leaves the rules that are over, goes on behind them, and down to a terminal.
     fn advance(&mut self) {
-        if self.advance_within() {
-            return;
-        }
-        while let Some(frame) = self.frames.pop() {
+        let mut frame = self.top;
+        loop {
             let (again, over) = self.walk.after(frame);
             let prefers = |(_, share): &(Frame, f64)| self.prefers(frame, *share);
             if let Some((next, share)) = again.filter(prefers) {
                 self.confidence *= share;
-                self.frames.push(next);
-                return self.descend();
+                return self.descend(next);
             }
             if over < 1.0 {
                 self.confidence *= over;
@@ -756,25 +870,23 @@ impl<'a> Cursor<'a> {
             let node = self.walk.store.node(frame.node);
             if !Store::is_end(node.next) {
                 let entered = self.enter(node.next);
-                self.frames.push(entered);
-                return self.descend();
+                return self.descend(entered);
             }
             if self.is_our_loop(frame) && node.count() > 1 && is_rule(node.value) {
                 // Nothing has followed it yet: it is entered once more.
-                self.frames.push(frame);
-                return self.descend();
+                return self.descend(frame);
             }
+            let Some(outer) = self.outer.pop() else {
+                return self.begin_again();
+            };
+            frame = outer;
         }
-        self.begin_again();
     }
 
     /// Goes on without leaving the rule or entering another, where that is certain: most steps are such.
     #[inline]
     fn advance_within(&mut self) -> bool {
-        let store = self.walk.store;
-        let Some(top) = self.frames.last_mut() else {
-            return false;
-        };
+        let (store, top) = (self.walk.store, &mut self.top);
         let node = store.node(top.node);
         if self.walk.mode == Mode::Folding && node.count() > 1 {
             return false;
@@ -783,21 +895,25 @@ impl<'a> Cursor<'a> {
             (top.lo, top.hi) = (top.lo + 1, top.lo + 1);
             return true;
         }
-        let next = node.next;
-        if Store::is_end(next) || is_rule(store.value(next)) || store.node(next).count() > 1 {
+        if Store::is_end(node.next) {
             return false;
         }
-        *top = Frame::once(next);
-        true
+        let next = store.node(node.next);
+        let certain = !is_rule(next.value) && next.count() == 1;
+        if certain {
+            *top = Frame::once(node.next);
+        }
+        certain
     }
 
     fn begin_again(&mut self) {
-        self.frames = Frames::from_slice(&self.start);
+        (self.outer, self.top) = without_top(&self.start);
     }
 
-    /// Whether a frame, just taken off, is the loop at the end of the start rule, and we began within it.
+    /// Whether a frame, with all within it taken off, is the loop at the end of the start rule, and we began within
+    /// it.
     fn is_our_loop(&self, frame: Frame) -> bool {
-        self.frames.is_empty()
+        self.outer.is_empty()
             && self.start[0].node == frame.node
             && Store::is_end(self.walk.store.node(frame.node).next)
     }
@@ -815,22 +931,24 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn descend(&mut self) {
+    /// Goes from a frame, which is the innermost, down to the terminal that it begins with.
+    fn descend(&mut self, mut frame: Frame) {
+        let store = self.walk.store;
         loop {
-            let value = next_of(self.walk.store, &self.frames);
+            let value = store.value(frame.node);
             if !is_rule(value) {
-                return;
+                break;
             }
-            let first = self.walk.store.rule(rule_of_value(value)).first;
-            let entered = self.enter(first);
-            self.frames.push(entered);
+            self.outer.push(frame);
+            frame = self.enter(store.rule(rule_of_value(value)).first);
         }
+        self.top = frame;
     }
 
     /// Whether a node, about to be entered, is the last of everything.
     fn is_at_the_end(&self, node: u32) -> bool {
         let is_last = |node: u32| Store::is_end(self.walk.store.node(node).next);
-        is_last(node) && self.frames.iter().all(|f| is_last(f.node))
+        is_last(node) && self.outer.iter().all(|f| is_last(f.node))
     }
 
     fn enter(&mut self, node: u32) -> Frame {
@@ -879,14 +997,25 @@ impl<'a> Cursor<'a> {
 impl Iterator for Cursor<'_> {
     type Item = u32;
 
+    #[inline]
     fn next(&mut self) -> Option<u32> {
-        let symbol = self.peek();
-        self.advance();
-        if self.peek() == GAP {
+        let symbol = self.symbol;
+        if !self.advance_within() {
+            self.advance();
+        }
+        self.symbol = self.symbol_here();
+        if self.symbol == GAP {
             self.begin_again();
+            self.symbol = self.symbol_here();
         }
         Some(symbol)
     }
+}
+
+/// A chain and its last link, apart.
+fn without_top(frames: &Frames) -> (Frames, Frame) {
+    let (outer, top) = frames.split_at(frames.len() - 1);
+    (Frames::from_slice(outer), top[0])
 }
 
 #[cfg(test)]

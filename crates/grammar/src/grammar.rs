@@ -72,8 +72,11 @@ pub struct Grammar {
     may_glide: bool,
     /// See [`Grammar::trip_counts_vary`].
     pub(crate) varies: bool,
-    /// Of how many symbols on that is asked.
+    /// Of how many symbols on that is asked, and whether a trial is to answer it.
     pub(crate) trial_at: usize,
+    pub(crate) trial_is_due: bool,
+    /// What the trial gave, until the next symbol comes.
+    pub(crate) folded: Option<Box<Grammar>>,
     /// Nodes whose digram is to be looked at.
     todo: Vec<u32>,
     /// Rules that may be left with one instance.
@@ -110,6 +113,8 @@ impl Grammar {
             may_glide: true,
             varies: false,
             trial_at: TRIAL_MIN,
+            trial_is_due: false,
+            folded: None,
             todo: Vec::new(),
             underused: Vec::new(),
             units: Vec::new(),
@@ -119,6 +124,9 @@ impl Grammar {
     /// Takes the next symbol of the input: learns from it, and follows it. All but [`GAP`] are allowed.
     pub fn append(&mut self, symbol: u32) {
         assert_ne!(symbol, GAP, "this symbol has a meaning of its own");
+        if self.varies {
+            self.folded = None;
+        }
         let terminal = self.store.terminal(symbol);
         if self.glides(terminal) {
             return self.followers.observe(&self.store, terminal);
@@ -130,6 +138,9 @@ impl Grammar {
         self.settle();
         self.forget_surplus();
         self.find_lost();
+        if self.trial_is_due {
+            self.try_folding();
+        }
     }
 
     /// If nothing is followed, looks for what may be.
@@ -150,6 +161,9 @@ impl Grammar {
         }
         self.forget_surplus();
         self.followers.clear();
+        if self.trial_is_due {
+            self.try_folding();
+        }
     }
 
     /// The input begins anew, as when a program is run a second time: follows what is remembered from its very
@@ -177,6 +191,7 @@ impl Grammar {
     }
 
     /// Keeps to the limit.
+    #[inline]
     fn forget_surplus(&mut self) {
         while self.store.len() > self.limits.symbols {
             self.forget_oldest();
@@ -207,7 +222,8 @@ impl Grammar {
     pub fn memory(&self) -> usize {
         let work = [&self.todo, &self.underused, &self.units];
         let work: usize = work.iter().map(|w| w.capacity() * size_of::<u32>()).sum();
-        self.store.memory() + self.followers.memory() + self.glide.memory() + work
+        let folded = self.folded.as_ref().map_or(0, |folded| folded.memory());
+        self.store.memory() + self.followers.memory() + self.glide.memory() + work + folded
     }
 
     /// What may come next, with weights: in exact mode the number of places in the input that speak for it.
@@ -218,6 +234,11 @@ impl Grammar {
     /// Ways to read on from where we are, with their weights, the weightiest first.
     pub fn cursors(&self) -> impl Iterator<Item = (Cursor<'_>, f64)> {
         self.followers.cursors(&self.store)
+    }
+
+    /// The symbols with which the ways to read on begin, with the weight of each way, the weightiest first.
+    pub fn ways(&self) -> impl ExactSizeIterator<Item = (u32, f64)> + Clone {
+        self.followers.ways(&self.store).into_iter()
     }
 
     /// The symbol that is expected most, and its share of all weights.
@@ -286,11 +307,11 @@ impl Grammar {
     /// Whether a terminal is part of one more repetition of what the start rule ends with; see [`crate::glide`].
     fn glides(&mut self, terminal: u32) -> bool {
         let last = self.store.rule(START).last;
-        if self.mode == Mode::Sequitur
-            || !self.may_glide
-            || Store::is_end(last)
-            || self.store.node(last).count() == 1
-        {
+        if Store::is_end(last) || !self.may_glide {
+            return false;
+        }
+        let node = self.store.node(last);
+        if node.count() == 1 || !is_rule(node.value) {
             return false;
         }
         let place = self.followers.only_place(&self.store, terminal);
@@ -314,10 +335,14 @@ impl Grammar {
     }
 
     /// Appends what has been passed of a repetition that will not be one.
+    #[inline]
     pub(crate) fn land(&mut self) {
-        if self.glide.is_over() {
-            return;
+        if !self.glide.is_over() {
+            self.append_passed();
         }
+    }
+
+    fn append_passed(&mut self) {
         let passed = match self.mode {
             Mode::Folding => self.glide.end(&mut self.store),
             _ => self.glide.end_exact(&self.store),
@@ -468,7 +493,7 @@ impl Grammar {
         let rule = self.store.add_rule();
         let instance = self.store.insert(prev, next, RULE | rule, in_start);
         self.store.fill_rule(rule, first, last);
-        self.followers.wrapped(first, last, instance);
+        self.followers.wrapped(&self.store, first, last, instance);
         self.look_at(instance);
         self.look_at(prev);
         rule
@@ -482,16 +507,19 @@ impl Grammar {
         let in_start = self.store.node(first).is_in_start();
         let instance = self.store.insert(prev, next, RULE | rule, in_start);
         let body = *self.store.rule(rule);
-        self.followers.wrapped(first, last, instance);
-        self.take_over(first, body.first);
-        self.take_over(last, body.last);
+        let followed = self.followers.wrapped(&self.store, first, last, instance);
+        for (gone, stays) in [(first, body.first), (last, body.last)] {
+            if followed {
+                self.followers.renamed(gone, stays);
+            }
+            self.take_over(gone, stays);
+        }
         self.look_at(instance);
         self.look_at(prev);
     }
 
     /// A node stands for another of the same value from now on, which goes.
     fn take_over(&mut self, gone: u32, stays: u32) {
-        self.followers.renamed(gone, stays);
         if self.mode == Mode::Folding {
             self.store.inherit(stays, gone);
         }
@@ -533,12 +561,13 @@ impl Grammar {
         let (prev, next) = self.cut(node, twin);
         match self.mode {
             Mode::Folding => {
-                self.followers.joined(node, twin, self.store.current(node));
+                let count = self.store.current(node);
+                self.followers.joined(&self.store, node, twin, count);
                 self.store.prolong(node, self.store.current(twin));
             }
             _ => {
                 let count = self.store.node(node).count();
-                self.followers.joined(node, twin, count);
+                self.followers.joined(&self.store, node, twin, count);
                 let more = self.store.node(twin).count();
                 self.store.set_count(node, count.saturating_add(more));
             }
@@ -558,8 +587,8 @@ impl Grammar {
         let next = self.store.node(more).next;
         self.forget(more);
         let way = self.way_to(node, deep);
-        self.followers
-            .absorbed(more, &way, self.store.current(deep));
+        let count = self.store.current(deep);
+        self.followers.absorbed(&self.store, more, &way, count);
         self.store.prolong(deep, self.store.current(more));
         self.store.link(node, next);
         self.free(more);
@@ -599,7 +628,7 @@ impl Grammar {
         }
         self.store.link(prev, body.first);
         self.store.link(body.last, next);
-        self.followers.inlined(instance);
+        self.followers.inlined(&self.store, instance);
         self.store.free(instance);
         self.store.free_rule(rule);
         self.look_at(body.last);
@@ -617,8 +646,10 @@ impl Grammar {
         }
         let (gone, stays) = (*self.store.rule(other), *self.store.rule(rule));
         self.store.forget_digram(gone.first);
-        self.take_over(gone.first, stays.first);
-        self.take_over(gone.last, stays.last);
+        for (gone, stays) in [(gone.first, stays.first), (gone.last, stays.last)] {
+            self.followers.renamed(gone, stays);
+            self.take_over(gone, stays);
+        }
         self.store.free_rule(other);
     }
 

@@ -19,6 +19,8 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod bytes;
 mod fold;
 mod followers;
 mod glide;
@@ -29,9 +31,9 @@ mod series;
 mod store;
 mod table;
 
+pub use bytes::LoadError;
 pub use followers::Cursor;
 pub use grammar::{GAP, Grammar, Limits, Mode, Symbol};
-pub use save::LoadError;
 #[doc(hidden)]
 pub use save::fuzzing;
 pub use series::{DISTINCT_MAX, Series, SeriesAhead, Spread};

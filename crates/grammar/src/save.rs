@@ -1,8 +1,7 @@
 //! Grammars and series as bytes, to be kept between runs.
 //!
-//! Everything is a varint of seven bits a byte, lowest first, but for fractions, which are eight bytes, little
-//! endian. There is no checksum: that is for the file that it is kept in. What is read is checked all the same, so
-//! that any bytes give a grammar whose constraints hold, or an error.
+//! Everything is a number or a fraction, see [`crate::bytes`]. There is no checksum: that is for the file that it is
+//! kept in. What is read is checked all the same, so that any bytes give a grammar whose constraints hold, or an error.
 //!
 //! ```text
 //! grammar    version 2, mode (0 Sequitur, 1 exact, 2 folding), limit of symbols, limit of followers,
@@ -21,6 +20,7 @@
 //! spread     count, mean (fraction), squares (fraction), least, greatest, last
 //! ```
 
+use crate::bytes::{LoadError, Loaded, Reader, Writer};
 use crate::followers::{Follower, Followers, Frame};
 use crate::glide::Glide;
 use crate::grammar::{Grammar, Limits, Mode, SYMBOLS_MAX};
@@ -37,29 +37,6 @@ const DEPTH_MAX: u32 = 1 << 14;
 
 const MODES: [Mode; 3] = [Mode::Sequitur, Mode::Exact, Mode::Folding];
 
-/// Why bytes are not a saved grammar or series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadError {
-    /// How many bytes had been read.
-    pub at: usize,
-    /// What is wrong there.
-    pub what: &'static str,
-}
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let LoadError { at, what } = self;
-        write!(
-            f,
-            "cannot load a model: {what}, at byte {at}; learn it anew"
-        )
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-type Loaded<T> = Result<T, LoadError>;
-
 impl Grammar {
     /// The grammar as bytes, see [`Grammar::load`].
     pub fn save(&self) -> Vec<u8> {
@@ -70,7 +47,7 @@ impl Grammar {
 
     /// A grammar that was saved; it goes on exactly as it would have.
     pub fn load(bytes: &[u8]) -> Result<Grammar, LoadError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = Reader::new(bytes, 0);
         let grammar = reader.grammar()?;
         reader.end()?;
         Ok(grammar)
@@ -87,33 +64,14 @@ impl Series {
 
     /// A series that was saved.
     pub fn load(bytes: &[u8]) -> Result<Series, LoadError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = Reader::new(bytes, 0);
         let series = reader.series()?;
         reader.end()?;
         Ok(series)
     }
 }
 
-#[derive(Default)]
-struct Writer(Vec<u8>);
-
 impl Writer {
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    fn numbers<N: Into<u64>>(&mut self, numbers: impl IntoIterator<Item = N>) {
-        numbers.into_iter().for_each(|n| self.number(n.into()));
-    }
-
-    fn fraction(&mut self, fraction: f64) {
-        self.0.extend(fraction.to_le_bytes());
-    }
-
     fn grammar(&mut self, grammar: &Grammar) {
         let store = &grammar.store;
         let mode = MODES.iter().position(|m| *m == grammar.mode);
@@ -257,88 +215,7 @@ impl Names {
     }
 }
 
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, at: 0 }
-    }
-
-    fn wrong<T>(&self, what: &'static str) -> Loaded<T> {
-        Err(LoadError { at: self.at, what })
-    }
-
-    fn require(&self, condition: bool, what: &'static str) -> Loaded<()> {
-        if condition { Ok(()) } else { self.wrong(what) }
-    }
-
-    fn end(&self) -> Loaded<()> {
-        self.require(self.at == self.bytes.len(), "there is more than a model")
-    }
-
-    fn number(&mut self) -> Loaded<u64> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let Some(&byte) = self.bytes.get(self.at) else {
-                return self.wrong("the bytes end too early");
-            };
-            self.at += 1;
-            let bits = u64::from(byte & 0x7f);
-            self.require(bits << shift >> shift == bits, "a number is too large")?;
-            number |= bits << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        self.wrong("a number is too long")
-    }
-
-    fn small(&mut self) -> Loaded<u32> {
-        match u32::try_from(self.number()?) {
-            Ok(number) => Ok(number),
-            Err(_) => self.wrong("a number is too large"),
-        }
-    }
-
-    fn size(&mut self) -> Loaded<usize> {
-        match usize::try_from(self.number()?) {
-            Ok(number) => Ok(number),
-            Err(_) => self.wrong("a number is too large"),
-        }
-    }
-
-    /// How many there are of something that takes a byte at least.
-    fn count(&mut self) -> Loaded<usize> {
-        let count = self.size()?;
-        self.require(
-            count <= self.bytes.len() - self.at,
-            "a list is longer than the rest",
-        )?;
-        Ok(count)
-    }
-
-    fn flag(&mut self) -> Loaded<bool> {
-        let number = self.number()?;
-        self.require(number <= 1, "neither yes nor no")?;
-        Ok(number == 1)
-    }
-
-    fn fraction(&mut self) -> Loaded<f64> {
-        let Some((bytes, _)) = self.bytes[self.at..].split_first_chunk() else {
-            return self.wrong("the bytes end too early");
-        };
-        self.at += bytes.len();
-        let fraction = f64::from_le_bytes(*bytes);
-        self.require(
-            fraction.is_finite() && fraction >= 0.0,
-            "not a positive number",
-        )?;
-        Ok(fraction)
-    }
-
+impl Reader<'_> {
     fn grammar(&mut self) -> Loaded<Grammar> {
         let version = self.number()?;
         self.require(version == VERSION, "a version that is not known")?;
@@ -527,7 +404,7 @@ impl<'a> Reader<'a> {
             values.push((self.number()?, self.small()?));
         }
         // Looked at before it is read: the grammar of a series has no series in it.
-        let nested = self.bytes[self.at..].starts_with(&[VERSION as u8, 1]);
+        let nested = self.rest().starts_with(&[VERSION as u8, 1]);
         self.require(nested, "not the grammar of a series")?;
         let grammar = self.grammar()?;
         let symbols = grammar

@@ -211,21 +211,29 @@ impl Series {
     /// Takes the next value.
     #[inline]
     pub fn observe(&mut self, value: u64) {
-        if let Some(expected) = self.predict() {
-            self.tries += 1;
-            self.hits += u32::from(expected == value);
-            if self.tries > TRIES_MAX {
-                (self.tries, self.hits) = (self.tries / 2, self.hits / 2);
-            }
-        }
         match &mut self.state {
             // Most series of a program are one value.
-            State::One { value: one, times } if *one == value => *times = times.saturating_add(1),
+            State::One { value: one, times } if *one == value => {
+                *times = times.saturating_add(1);
+                self.count_try(true);
+            }
             _ => self.change(value),
         }
     }
 
+    #[inline]
+    fn count_try(&mut self, hit: bool) {
+        self.tries += 1;
+        self.hits += u32::from(hit);
+        if self.tries > TRIES_MAX {
+            (self.tries, self.hits) = (self.tries / 2, self.hits / 2);
+        }
+    }
+
     fn change(&mut self, value: u64) {
+        if let Some(expected) = self.predict() {
+            self.count_try(expected == value);
+        }
         let state = std::mem::take(&mut self.state);
         self.state = state.observe(value);
     }
@@ -272,6 +280,11 @@ impl Series {
             State::Few(few) => SeriesAhead::Few(few, None),
             _ => SeriesAhead::One(self.nth(0).unwrap_or(0)),
         }
+    }
+
+    /// The value that is expected next, again and again: found sooner, if no other is asked for.
+    pub fn once(&self) -> SeriesAhead<'_> {
+        SeriesAhead::One(self.predict().unwrap_or(0))
     }
 
     /// The values that are expected if `value` comes before them.
@@ -325,13 +338,7 @@ impl Iterator for SeriesAhead<'_> {
     fn next(&mut self) -> Option<u64> {
         match self {
             SeriesAhead::One(value) => Some(*value),
-            SeriesAhead::Few(few, way) => {
-                if way.is_none() {
-                    *way = few.grammar.best().map(Box::new);
-                }
-                let symbol = way.as_mut().and_then(|cursor| cursor.next());
-                Some(symbol.map_or_else(|| few.usual(), |s| few.values[s as usize].0))
-            }
+            SeriesAhead::Few(few, way) => Some(few.next_on(way)),
         }
     }
 }
@@ -423,6 +430,15 @@ impl Few {
             0 => self.grammar.best_symbol().map(|best| best.0),
             _ => self.grammar.best().and_then(|mut cursor| cursor.nth(n)),
         };
+        symbol.map_or_else(|| self.usual(), |s| self.values[s as usize].0)
+    }
+
+    /// The next value on a way, which begins here if there is none yet.
+    fn next_on<'a>(&'a self, way: &mut Option<Box<Cursor<'a>>>) -> u64 {
+        if way.is_none() {
+            *way = self.grammar.best().map(Box::new);
+        }
+        let symbol = way.as_mut().and_then(|cursor| cursor.next());
         symbol.map_or_else(|| self.usual(), |s| self.values[s as usize].0)
     }
 

@@ -84,7 +84,11 @@ pub(crate) struct Store {
     free_rules: u32,
     /// The newest node of each terminal that occurs.
     heads: Table,
+    /// All digrams but the one at `tail`.
     digrams: Table,
+    /// Where the digram is that was last entered at the end of the start rule. It changes with most symbols, so it
+    /// comes into the table only when another one takes its place here.
+    tail: u32,
     /// Symbols that are not their own values; see [`FAR`].
     far: Far,
     /// Of nodes that have ever been repeated, when folding.
@@ -142,6 +146,7 @@ impl Store {
             free_rules: NONE,
             heads: Table::default(),
             digrams: Table::default(),
+            tail: NONE,
             far: Far::default(),
             runs: Vec::new(),
             free_runs: Vec::new(),
@@ -174,6 +179,7 @@ impl Store {
     }
 
     /// The value of a symbol of the input. It is good until nodes are freed, unless one has it.
+    #[inline]
     pub(crate) fn terminal(&mut self, symbol: u32) -> u32 {
         match symbol {
             GAP => GAP_VALUE,
@@ -191,10 +197,11 @@ impl Store {
     }
 
     /// What a terminal stands for.
+    #[inline]
     pub(crate) fn symbol(&self, terminal: u32) -> u32 {
         match terminal {
-            GAP_VALUE => GAP,
             near if near < FAR => near,
+            GAP_VALUE => GAP,
             far => self.far.symbols[(far - FAR) as usize],
         }
     }
@@ -519,12 +526,27 @@ impl Store {
     /// The node where the digram at `node` is indexed, which may be itself.
     pub(crate) fn find_digram(&self, node: u32) -> Option<u32> {
         let key = self.digram(node);
+        if self.tail != NONE && self.digram(self.tail) == key {
+            return Some(self.tail);
+        }
         self.digrams
             .find(key.hash(), |other| self.digram(other) == key)
     }
 
     /// Enters the digram at `node`, which must not be there.
     pub(crate) fn enter_digram(&mut self, node: u32) {
+        let at_the_end = self.rule(START).last == self.node(node).next;
+        let settled = match at_the_end {
+            true => std::mem::replace(&mut self.tail, node),
+            false => node,
+        };
+        if settled != NONE {
+            self.settle_digram(settled);
+        }
+    }
+
+    /// Enters a digram into the table.
+    fn settle_digram(&mut self, node: u32) {
         let hash = self.digram(node).hash();
         let nodes = &self.nodes;
         let exact = self.mode == Mode::Exact;
@@ -535,6 +557,10 @@ impl Store {
     /// Takes out the digram at a link, if there is one and it is the one that is indexed.
     pub(crate) fn forget_digram(&mut self, link: u32) {
         if Store::is_end(link) || Store::is_end(self.node(link).next) {
+            return;
+        }
+        if link == self.tail {
+            self.tail = NONE;
             return;
         }
         let hash = self.digram(link).hash();
@@ -563,7 +589,7 @@ impl Store {
 
     /// How many digrams are indexed.
     pub(crate) fn digrams(&self) -> usize {
-        self.digrams.len()
+        self.digrams.len() + usize::from(self.tail != NONE)
     }
 
     fn digram(&self, node: u32) -> Digram {
@@ -600,7 +626,7 @@ impl Store {
         found.unwrap_or(NONE)
     }
 
-    /// The newest node of a value, which was `old`, is `new`; either can be none.
+    /// The newest node of a value, which was `old`, goes; the next older one is `new`, or none.
     fn set_head(&mut self, value: u32, old: u32, new: u32) {
         if is_rule(value) {
             self.rules[rule_of_value(value) as usize].head = new;
@@ -609,28 +635,41 @@ impl Store {
         let hash = spread(value.into());
         let nodes = &self.nodes;
         let hash_of = |node: u32| spread(nodes[node as usize].value.into());
-        match (old, new) {
-            (NONE, new) => self.heads.insert(hash, new, hash_of),
-            (old, NONE) => {
-                self.heads.remove(hash, old, hash_of);
-                if (FAR..GAP_VALUE).contains(&value) {
-                    self.far.forget(value - FAR);
-                }
-            }
-            (old, new) => self.heads.exchange(hash, old, new),
+        if new != NONE {
+            self.heads.exchange(hash, |other| other == old, new);
+            return;
+        }
+        self.heads.remove(hash, old, hash_of);
+        if (FAR..GAP_VALUE).contains(&value) {
+            self.far.forget(value - FAR);
         }
     }
 
     /// Puts a node into the list of its value, as the newest.
     pub(crate) fn enlist(&mut self, node: u32) {
         let value = self.value(node);
-        let head = self.head(value);
+        let head = self.take_lead(value, node);
         if head != NONE {
             self.nodes[head as usize].newer = node;
         }
         let listed = &mut self.nodes[node as usize];
         (listed.older, listed.newer) = (head, NONE);
-        self.set_head(value, head, node);
+    }
+
+    /// Makes a node the newest of its value; gives the one that was.
+    fn take_lead(&mut self, value: u32, node: u32) -> u32 {
+        if is_rule(value) {
+            return std::mem::replace(&mut self.rules[rule_of_value(value) as usize].head, node);
+        }
+        let hash = spread(value.into());
+        let nodes = &self.nodes;
+        let same = |other: u32| nodes[other as usize].value == value;
+        if let Some(old) = self.heads.exchange(hash, same, node) {
+            return old;
+        }
+        let hash_of = |other: u32| spread(nodes[other as usize].value.into());
+        self.heads.insert(hash, node, hash_of);
+        NONE
     }
 
     fn delist(&mut self, node: u32) {

@@ -60,11 +60,18 @@ impl Table {
         self.position(hash, same).map(|at| node_of(self.slots[at]))
     }
 
-    /// Puts a node in the place of one that is the same.
-    pub(crate) fn exchange(&mut self, hash: u64, old: u32, new: u32) {
-        if let Some(at) = self.position(hash, |node| node == old) {
-            self.slots[at] = self.slots[at] & !NODES_MAX | new;
-        }
+    /// Puts a node in the place of one that is the same; gives that, if there is one.
+    #[inline]
+    pub(crate) fn exchange(
+        &mut self,
+        hash: u64,
+        same: impl Fn(u32) -> bool,
+        new: u32,
+    ) -> Option<u32> {
+        let at = self.position(hash, same)?;
+        let old = node_of(self.slots[at]);
+        self.slots[at] = self.slots[at] & !NODES_MAX | new;
+        Some(old)
     }
 
     /// Adds a node that is not there.

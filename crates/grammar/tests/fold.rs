@@ -178,3 +178,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_empty_grammar_that_was_folded_follows_what_comes() {
+    let mut folded = Grammar::new(Mode::Exact).fold();
+    for symbol in [1, 2, 3, 1, 2] {
+        folded.append(symbol);
+    }
+    assert_eq!(folded.best_symbol().map(|best| best.0), Some(3));
+}

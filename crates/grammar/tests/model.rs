@@ -117,6 +117,15 @@ fn plausible(input: &[u32]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Here what is found is wrong at once ten times in a row, and then there are five places to be found.
+#[test]
+fn a_small_grammar_is_searched_whole_however_often_that_was_in_vain() {
+    let input = [0, 3, 0, 2, 2, 3, 1, 3, 2, 0, 0, 0, 1, 1, 2, 1, 0];
+    for mode in [Mode::Exact, Mode::Sequitur] {
+        compare(mode, &input).unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 

@@ -28,6 +28,12 @@ pub(crate) enum Relation {
     NewFile,
 }
 
+/// No symbol has this number.
+pub(crate) const NO_SYMBOL: u32 = u32::MAX;
+
+/// The first class of sizes that are told apart; those below it are powers of two.
+const CLASSES: usize = 128;
+
 /// Sizes that are told apart; beyond, by their power of two.
 const SIZES_MAX: usize = 32;
 
@@ -38,9 +44,8 @@ pub(crate) struct Symbols {
     keys: Vec<Key>,
     /// Call stacks by the number that their recording gave them.
     stacks: IdHashMap<u32, u64>,
-    /// Sizes that occurred, by action, with the class of each.
-    sizes: IdHashMap<(u8, u64), u32>,
-    sizes_of: [usize; Action::ALL.len()],
+    /// Sizes that are told apart, by action; each is a class.
+    sizes: [Vec<u64>; Action::ALL.len()],
 }
 
 impl Symbols {
@@ -49,10 +54,15 @@ impl Symbols {
         self.stacks.insert(context.0, stack);
     }
 
-    /// The symbol of an operation, a new one if it is new.
-    pub(crate) fn symbol(&mut self, event: &Event, relation: impl FnOnce() -> Relation) -> u32 {
+    /// The symbol of an operation, a new one if it is new. It is found sooner if it is the one that is expected.
+    pub(crate) fn symbol(
+        &mut self,
+        event: &Event,
+        expected: u32,
+        relation: impl FnOnce() -> Relation,
+    ) -> u32 {
         let origin = match event.context {
-            ContextId::UNKNOWN => self.seen(event, relation()),
+            ContextId::UNKNOWN => self.seen(event, expected, relation()),
             context => self.stack(context),
         };
         let key = Key {
@@ -60,7 +70,10 @@ impl Symbols {
             action: event.action,
             failed: event.result < 0,
         };
-        self.number(key)
+        match self.keys.get(expected as usize) {
+            Some(known) if *known == key => expected,
+            _ => self.number(key),
+        }
     }
 
     /// The number of a key, a new one if it is new.
@@ -80,13 +93,10 @@ impl Symbols {
 
     /// The sizes that are told apart, in the order in which they came.
     pub(crate) fn sizes(&self) -> Vec<(Action, u64)> {
-        let mut sizes: Vec<_> = self.sizes.iter().collect();
-        sizes.sort_unstable_by_key(|((action, _), class)| (*action, **class));
-        let action = |number: u8| Action::from_number(number);
-        let known = sizes
-            .into_iter()
-            .filter_map(|(&(number, len), _)| Some((action(number)?, len)));
-        known.collect()
+        let by_action = Action::ALL.into_iter().zip(&self.sizes);
+        by_action
+            .flat_map(|(action, sizes)| sizes.iter().map(move |len| (action, *len)))
+            .collect()
     }
 
     /// What a symbol does.
@@ -99,7 +109,11 @@ impl Symbols {
         self.numbers.capacity() * (size_of::<(Key, u32)>() + 1)
             + self.keys.capacity() * size_of::<Key>()
             + self.stacks.capacity() * (size_of::<(u32, u64)>() + 1)
-            + self.sizes.capacity() * (size_of::<((u8, u64), u32)>() + 1)
+            + self
+                .sizes
+                .iter()
+                .map(|s| s.capacity() * size_of::<u64>())
+                .sum::<usize>()
     }
 
     /// How many symbols there are.
@@ -114,25 +128,34 @@ impl Symbols {
     }
 
     /// A description of what can be seen, in 63 bits.
-    fn seen(&mut self, event: &Event, relation: Relation) -> u64 {
+    fn seen(&mut self, event: &Event, expected: u32, relation: Relation) -> u64 {
         let size = match event.action.is_transfer() {
-            true => self.size_class(event.action, event.len),
+            true => self
+                .expected_class(event, expected)
+                .unwrap_or_else(|| self.size_class(event.action, event.len)),
             false => 0,
         };
         u64::from(size) << 8 | relation as u64
     }
 
+    /// The class of the expected symbol's size, if it is the size of this operation.
+    fn expected_class(&self, event: &Event, expected: u32) -> Option<u32> {
+        let class = (self.keys.get(expected as usize)?.origin >> 8) as usize;
+        let size = self.sizes[event.action as usize].get(class.checked_sub(CLASSES)?)?;
+        (*size == event.len).then_some(class as u32)
+    }
+
     /// The class of a size, a new one as long as there is room.
     pub(crate) fn size_class(&mut self, action: Action, len: u64) -> u32 {
-        let power = 64 - len.leading_zeros();
-        let known = &mut self.sizes_of[action as usize];
-        if *known < SIZES_MAX {
-            let fresh = 128 + *known as u32;
-            let class = *self.sizes.entry((action as u8, len)).or_insert(fresh);
-            *known += usize::from(class == fresh);
-            return class;
-        }
-        let class = self.sizes.get(&(action as u8, len));
-        class.copied().unwrap_or(power)
+        let known = &mut self.sizes[action as usize];
+        let class = match known.iter().position(|size| *size == len) {
+            Some(at) => CLASSES + at,
+            None if known.len() < SIZES_MAX => {
+                known.push(len);
+                CLASSES + known.len() - 1
+            }
+            None => 64 - len.leading_zeros() as usize,
+        };
+        class as u32
     }
 }

@@ -22,6 +22,15 @@ pub(crate) const FAR: u64 = u64::MAX - 1;
 /// The rank of a file that was not known.
 pub(crate) const NEW: u64 = u64::MAX;
 
+/// The file of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredictedFile {
+    /// One that has been used.
+    Known(FileId),
+    /// One that will be opened for the first time: the n-th of these that the cursor came upon.
+    New(u32),
+}
+
 /// How far a file has been used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -47,6 +56,14 @@ impl Extent {
     }
 }
 
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// How many other files were used since this one was: 0 if it was used last. Else [`FAR`] or [`NEW`].
+    pub rank: u64,
+    pub extent: Extent,
+}
+
 /// What the model knows of files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
@@ -60,16 +77,28 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// What is known of a file.
+    #[inline]
+    pub(crate) fn look_up(&self, file: FileId) -> Known {
+        if let Some(rank) = self.recent.iter().position(|f| f.0 == file) {
+            let (rank, extent) = (rank as u64, self.recent[rank].1);
+            return Known { rank, extent };
+        }
+        let older = self.older.get(&file);
+        Known {
+            rank: older.map_or(NEW, |_| FAR),
+            extent: older.copied().unwrap_or_default(),
+        }
+    }
+
     /// How far a file was used.
     pub(crate) fn extent(&self, file: FileId) -> Extent {
-        let recent = self.recent.iter().find(|f| f.0 == file);
-        let known = recent.map(|f| f.1);
-        known.unwrap_or_else(|| self.older.get(&file).copied().unwrap_or_default())
+        self.look_up(file).extent
     }
 
     /// Whether a file has been used.
     pub(crate) fn knows(&self, file: FileId) -> bool {
-        self.recent.iter().any(|f| f.0 == file) || self.older.contains_key(&file)
+        self.look_up(file).rank != NEW
     }
 
     /// How many files have come up so far.
@@ -86,34 +115,25 @@ impl Files {
         Some(self.came_up - 1 - age as u64)
     }
 
-    /// How many other files were used since this one was: 0 if it was used last.
-    pub(crate) fn rank(&self, file: FileId) -> u64 {
-        match self.recent.iter().position(|f| f.0 == file) {
-            Some(rank) => rank as u64,
-            None if self.older.contains_key(&file) => FAR,
-            None => NEW,
-        }
-    }
-
-    /// The file of a rank.
-    pub(crate) fn at(&self, rank: usize) -> Option<FileId> {
-        self.recent.get(rank).map(|f| f.0)
-    }
-
-    /// A file is used, so far.
-    pub(crate) fn used(&mut self, file: FileId, extent: Extent) {
-        match self.recent.iter().position(|f| f.0 == file) {
-            Some(0) => {}
-            Some(rank) => self.recent[..=rank].rotate_right(1),
-            None => {
-                if self.older.remove(&file).is_none() {
-                    self.comes_up(file);
-                }
-                self.recent.insert(0, (file, extent));
-                self.retire();
-            }
+    /// A file, which had this rank, is used, so far.
+    #[inline]
+    pub(crate) fn used(&mut self, file: FileId, rank: u64, extent: Extent) {
+        if rank > 0 {
+            self.bring_up(file, rank);
         }
         self.recent[0].1 = extent;
+    }
+
+    /// Makes a file the last used.
+    fn bring_up(&mut self, file: FileId, rank: u64) {
+        if rank < FAR {
+            return self.recent[..=rank as usize].rotate_right(1);
+        }
+        if self.older.remove(&file).is_none() {
+            self.comes_up(file);
+        }
+        self.recent.insert(0, (file, Extent::default()));
+        self.retire();
     }
 
     fn comes_up(&mut self, file: FileId) {
@@ -145,52 +165,54 @@ impl Files {
     }
 }
 
-/// What a cursor has changed on top of what the model knows, by its own names for files.
+/// What a cursor has changed on top of what the model knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ahead {
     /// Files that the cursor has used and how far, the last used first.
-    used: SmallVec<[(Name, Extent); 4]>,
+    used: SmallVec<[(PredictedFile, Extent); 4]>,
     new: u32,
-}
-
-/// A file, known or yet to be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    Known(FileId),
-    New(u32),
 }
 
 impl Ahead {
     /// The file of a rank, counting what the cursor has used.
-    pub(crate) fn at(&self, files: &Files, rank: u64) -> Option<Name> {
+    #[inline]
+    pub(crate) fn at(&self, files: &Files, rank: u64) -> Option<PredictedFile> {
         let used = self.used.len() as u64;
         if rank < used {
             return Some(self.used[rank as usize].0);
         }
-        let names = files.recent.iter().map(|f| Name::Known(f.0));
+        let names = files.recent.iter().map(|f| PredictedFile::Known(f.0));
         let mut unused = names.filter(|name| self.used.iter().all(|u| u.0 != *name));
         unused.nth(usize::try_from(rank - used).ok()?)
     }
 
     /// A file that nobody has seen yet.
-    pub(crate) fn fresh(&mut self) -> Name {
+    pub(crate) fn fresh(&mut self) -> PredictedFile {
         self.new += 1;
-        Name::New(self.new - 1)
+        PredictedFile::New(self.new - 1)
     }
 
-    pub(crate) fn extent(&self, files: &Files, name: Name) -> Extent {
+    pub(crate) fn extent(&self, files: &Files, name: PredictedFile) -> Extent {
         if let Some((_, extent)) = self.used.iter().find(|u| u.0 == name) {
             return *extent;
         }
         match name {
-            Name::Known(file) => files.extent(file),
-            Name::New(_) => Extent::default(),
+            PredictedFile::Known(file) => files.extent(file),
+            PredictedFile::New(_) => Extent::default(),
         }
     }
 
-    pub(crate) fn use_file(&mut self, name: Name, extent: Extent) {
+    #[inline]
+    pub(crate) fn use_file(&mut self, name: PredictedFile, extent: Extent) {
+        match self.used.first_mut() {
+            Some(first) if first.0 == name => first.1 = extent,
+            _ => self.bring_up(name, extent),
+        }
+    }
+
+    /// Makes another file the last used.
+    fn bring_up(&mut self, name: PredictedFile, extent: Extent) {
         match self.used.iter().position(|u| u.0 == name) {
-            Some(0) => {}
             Some(at) => self.used[..=at].rotate_right(1),
             None => {
                 // As many as the model tells apart by how recently they were used.
@@ -210,16 +232,21 @@ mod tests {
         Extent::default().after(Action::Write, 0, position)
     }
 
+    fn use_file(files: &mut Files, file: u64, extent: Extent) {
+        let rank = files.look_up(FileId(file)).rank;
+        files.used(FileId(file), rank, extent);
+    }
+
     #[test]
     fn ranks_count_the_files_used_since() {
         let mut files = Files::default();
-        assert_eq!(files.rank(FileId(1)), NEW);
-        (1..=3).for_each(|f| files.used(FileId(f), up_to(f * 10)));
-        let ranks: Vec<u64> = (1..=3).map(|f| files.rank(FileId(f))).collect();
+        assert_eq!(files.look_up(FileId(1)).rank, NEW);
+        (1..=3).for_each(|f| use_file(&mut files, f, up_to(f * 10)));
+        let ranks: Vec<u64> = (1..=3).map(|f| files.look_up(FileId(f)).rank).collect();
         assert_eq!(ranks, [2, 1, 0]);
-        files.used(FileId(1), up_to(5));
+        use_file(&mut files, 1, up_to(5));
         assert_eq!(
-            (files.rank(FileId(1)), files.extent(FileId(1))),
+            (files.look_up(FileId(1)).rank, files.extent(FileId(1))),
             (0, up_to(5))
         );
     }
@@ -228,7 +255,7 @@ mod tests {
     fn files_are_numbered_as_they_come_up() {
         let mut files = Files::default();
         for file in [7, 9, 7] {
-            files.used(FileId(file), up_to(1));
+            use_file(&mut files, file, up_to(1));
         }
         assert_eq!(files.came_up(), 2);
         let numbers = [7, 9, 11].map(|f| files.number(FileId(f)));
@@ -246,13 +273,13 @@ mod tests {
     #[test]
     fn a_cursor_sees_its_own_changes_first() {
         let mut files = Files::default();
-        (1..=3).for_each(|f| files.used(FileId(f), up_to(f * 10)));
+        (1..=3).for_each(|f| use_file(&mut files, f, up_to(f * 10)));
         let mut ahead = Ahead::default();
         let second = ahead.at(&files, 1).unwrap();
-        assert_eq!(second, Name::Known(FileId(2)));
+        assert_eq!(second, PredictedFile::Known(FileId(2)));
         ahead.use_file(second, up_to(99));
         assert_eq!(ahead.at(&files, 0), Some(second));
-        assert_eq!(ahead.at(&files, 1), Some(Name::Known(FileId(3))));
+        assert_eq!(ahead.at(&files, 1), Some(PredictedFile::Known(FileId(3))));
         assert_eq!(ahead.extent(&files, second), up_to(99));
         let new = ahead.fresh();
         assert_eq!(ahead.extent(&files, new), Extent::default());
@@ -261,7 +288,7 @@ mod tests {
     #[test]
     fn of_very_many_files_the_recent_ones_are_remembered() {
         let mut files = Files::default();
-        (0..2 * KNOWN_MAX as u64).for_each(|f| files.used(FileId(f), up_to(1)));
+        (0..2 * KNOWN_MAX as u64).for_each(|f| use_file(&mut files, f, up_to(1)));
         assert!(files.older.len() <= KNOWN_MAX && files.recent.len() == RECENT_MAX);
         assert!(files.knows(FileId(2 * KNOWN_MAX as u64 - 1)));
     }

@@ -52,6 +52,7 @@ pub mod score;
 mod transition;
 
 pub use calibration::Calibration;
-pub use cursor::{Cursor, Predicted, PredictedFile};
+pub use cursor::{Cursor, Predicted};
+pub use files::PredictedFile;
 pub use model::{Model, Settings};
 pub use save::LoadError;

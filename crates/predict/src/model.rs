@@ -1,12 +1,13 @@
 //! The model of one stream of operations: what has been learned, and where we are.
 
 use crate::calibration::Calibration;
-use crate::contexts::{Relation, Symbols};
-use crate::cursor::{Cursor, Predicted, PredictedFile};
-use crate::files::Files;
+use crate::contexts::{NO_SYMBOL, Relation, Symbols};
+use crate::cursor::{Cursor, Predicted, next_operation};
+use crate::files::{Files, Known, NEW, PredictedFile};
 use crate::transition::{Gap, Seen, Transition};
 use presagio_core::{Action, ContextId, Event, FileId, IdHashMap, Nanos};
 use presagio_grammar::{Grammar, Limits, Mode, Series, Spread};
+use smallvec::SmallVec;
 
 /// How a model learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,9 @@ impl Default for Settings {
 
 /// A symbol with more than this share needs no vote.
 const SURE: f64 = 0.8;
+
+/// How likely it is that the last operation goes on, if nothing else is known.
+const GOES_ON: f64 = 0.5;
 
 /// Ways that have a vote.
 const VOTERS: usize = 8;
@@ -70,8 +74,8 @@ fn is_drawn(number: u64) -> bool {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40 & (JUDGE_EVERY - 1) == 0
 }
 
-/// No symbol has this number.
-const NO_SUCCESSOR: (u32, u32) = (u32::MAX, u32::MAX);
+/// Before a symbol has come behind another.
+const NO_SUCCESSOR: (u32, u32) = (NO_SYMBOL, u32::MAX);
 
 /// Predictions so far ahead are looked at too, with some of those before them.
 const FAR_AHEAD: u64 = 16;
@@ -89,6 +93,24 @@ struct Far {
     files: u64,
     /// What was computed for each, and what was predicted.
     predicted: Vec<(f64, Predicted)>,
+}
+
+/// How likely a prediction comes true: of the next operation, and of one that is [`FAR_AHEAD`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Likelihood {
+    near: f64,
+    far: f64,
+}
+
+impl Likelihood {
+    /// The same of a prediction so many steps ahead, 1 or more.
+    #[inline]
+    pub(crate) fn after(self, steps: u32) -> f64 {
+        let Likelihood { near, far } = self;
+        let farthest = FAR_AHEAD.ilog2();
+        let share = f64::from(steps.ilog2().min(farthest)) / f64::from(farthest);
+        near + (far - near) * share
+    }
 }
 
 /// What is learned of a symbol.
@@ -180,18 +202,20 @@ impl Model {
             self.judge(event);
         }
         self.judge_far(event);
-        let files = &self.files;
-        let symbol = self.symbols.symbol(event, || relation(files, event));
+        let file = self.files.look_up(event.file);
+        let symbol = self.symbol(event, file);
         if symbol as usize == self.contexts.len() {
             self.contexts.push(Context::default());
         }
         if let Some(last) = self.last {
-            self.learn_transition(last, symbol, event);
+            self.learn_transition(last, symbol, event, file);
         }
-        self.learn_context(symbol, event);
+        self.learn_context(symbol, event, file);
         self.grammar.append(symbol);
-        if self.settings.adapts && self.grammar.trip_counts_vary() {
-            self.grammar = self.grammar.fold();
+        if self.settings.adapts
+            && let Some(folded) = self.grammar.take_folded()
+        {
+            self.grammar = *folded;
         }
         let end = event.end();
         self.last = Some(Last { symbol, end });
@@ -220,38 +244,50 @@ impl Model {
 
     /// The likeliest way to read on: of those that begin with the operation that most speak for.
     pub fn best(&self) -> Option<Cursor<'_>> {
-        let Some((_, share)) = self.grammar.best_symbol() else {
+        let Some((symbol, share)) = self.likeliest() else {
             return self.last.map(|_| self.goes_on());
         };
-        if share > SURE {
-            return Some(Cursor::new(self, self.grammar.best(), share));
+        let way = self.grammar.best_through(symbol);
+        Some(Cursor::new(self, way, share))
+    }
+
+    /// The symbol with which the likeliest way begins, and how likely that is.
+    fn likeliest(&self) -> Option<(u32, f64)> {
+        let best = self.grammar.best_symbol()?;
+        match best.1 > SURE {
+            true => Some(best),
+            false => self.most_spoken_for(),
         }
-        self.most_spoken_for()
     }
 
     /// The way on which the last operation is done again, where it ended.
     fn goes_on(&self) -> Cursor<'_> {
-        Cursor::new(self, None, 0.5)
+        Cursor::new(self, None, GOES_ON)
     }
 
     /// Several symbols can mean the same operation at the same place: what counts is the sum of their shares.
-    fn most_spoken_for(&self) -> Option<Cursor<'_>> {
-        let mut places: Vec<(Place, f64, Cursor<'_>)> = Vec::new();
-        for (cursor, share) in self.predictions().take(VOTERS) {
-            let place = cursor.clone().next().map(Place::of)?;
+    fn most_spoken_for(&self) -> Option<(u32, f64)> {
+        let ways = self.grammar.ways();
+        let total: f64 = ways.clone().map(|way| way.1).sum();
+        // For each place the likeliest symbol that means it.
+        let mut places: SmallVec<[(Place, u32, f64); VOTERS]> = SmallVec::new();
+        for (symbol, weight) in ways.take(VOTERS) {
+            let share = weight / total;
+            let known = places.iter().position(|p| p.1 == symbol);
+            let place = match known {
+                Some(at) => places[at].0,
+                None => Place::of(next_operation(self, symbol).0),
+            };
             match places.iter_mut().find(|p| p.0 == place) {
-                Some(known) => known.1 += share,
-                None => places.push((place, share, cursor)),
+                Some(known) => known.2 += share,
+                None => places.push((place, symbol, share)),
             }
         }
         // Of equal ones the first, which is the likeliest itself.
         let best = places
             .into_iter()
-            .reduce(|best, next| match next.1 > best.1 {
-                true => next,
-                false => best,
-            });
-        best.map(|(_, share, cursor)| cursor.with_share(share))
+            .reduce(|best, next| if next.2 > best.2 { next } else { best });
+        best.map(|(_, symbol, share)| (symbol, share))
     }
 
     /// Symbols that may come next with their probabilities, for those who judge the grammar alone.
@@ -344,36 +380,42 @@ impl Model {
         self.far = far;
     }
 
-    /// How likely a prediction comes true for which `raw` was computed, so many steps ahead.
-    pub(crate) fn confidence(&self, raw: f64, steps: u32) -> f64 {
-        let near = self.calibration.say(raw);
-        if steps <= 1 {
-            return near;
+    /// How likely predictions come true for which `raw` was computed.
+    pub(crate) fn likelihood(&self, raw: f64) -> Likelihood {
+        Likelihood {
+            near: self.calibration.say(raw),
+            far: self.far_calibration.say(raw),
         }
-        let far = self.far_calibration.say(raw);
-        let share = f64::from(steps.ilog2()) / f64::from(FAR_AHEAD.ilog2());
-        near + (far - near) * share.min(1.0)
     }
 
     /// What was computed for the likeliest prediction, and whether it came true.
     fn judged(&self, event: &Event) -> Option<(f64, bool)> {
-        let mut cursor = self.best()?;
-        let predicted = cursor.next()?;
+        let again = || self.last.map(|last| (last.symbol, GOES_ON));
+        let (symbol, share) = self.likeliest().or_else(again)?;
+        let (predicted, sure) = next_operation(self, symbol);
         let files = self.files.came_up();
         let came_true = comes_true(&predicted, files, event, &self.files);
-        Some((cursor.raw(), came_true))
+        Some((sure * share, came_true))
     }
 
-    fn learn_transition(&mut self, last: Last, symbol: u32, event: &Event) {
+    /// The symbol of an operation, a new one if it is new.
+    fn symbol(&mut self, event: &Event, file: Known) -> u32 {
+        let successor = |last: Last| self.contexts[last.symbol as usize].successor.0;
+        let expected = self.last.map_or(NO_SYMBOL, successor);
+        self.symbols
+            .symbol(event, expected, || relation(file, event))
+    }
+
+    fn learn_transition(&mut self, last: Last, symbol: u32, event: &Event, file: Known) {
         let number = self.transition_number(last.symbol, symbol);
         let context = &self.contexts[symbol as usize];
         let seen = Seen {
-            extent: self.files.extent(event.file),
+            extent: file.extent,
             last: context.last.map_or(0, |l| l.1),
         };
         let own = context.last.is_some_and(|l| l.0 == event.file);
         let transition = &mut self.transitions[number as usize];
-        transition.observe_file(self.files.rank(event.file), own);
+        transition.observe_file(file.rank, own);
         if has_offset(event.action) {
             transition.observe_offset(event.offset, seen);
         }
@@ -435,19 +477,18 @@ impl Model {
         }
     }
 
-    fn learn_context(&mut self, symbol: u32, event: &Event) {
+    fn learn_context(&mut self, symbol: u32, event: &Event, file: Known) {
         let context = &mut self.contexts[symbol as usize];
         if event.action.is_transfer() {
             context.sizes.observe(event.len);
         }
         context.duration.observe(event.duration);
         context.last = Some((event.file, event.offset));
-        let before = self.files.extent(event.file);
         let extent = match event.result < 0 {
-            true => before,
-            false => before.after(event.action, event.offset, event.moved()),
+            true => file.extent,
+            false => file.extent.after(event.action, event.offset, event.moved()),
         };
-        self.files.used(event.file, extent);
+        self.files.used(event.file, file.rank, extent);
     }
 }
 
@@ -476,14 +517,13 @@ pub(crate) fn comes_true(
     file && place && size && predicted.action == event.action
 }
 
-fn relation(files: &Files, event: &Event) -> Relation {
-    if !files.knows(event.file) {
-        return Relation::NewFile;
+fn relation(file: Known, event: &Event) -> Relation {
+    match file.rank {
+        0 => {}
+        NEW => return Relation::NewFile,
+        _ => return Relation::OtherFile,
     }
-    if files.at(0) != Some(event.file) {
-        return Relation::OtherFile;
-    }
-    match event.offset.cmp(&files.extent(event.file).position) {
+    match event.offset.cmp(&file.extent.position) {
         _ if !has_offset(event.action) => Relation::Consecutive,
         std::cmp::Ordering::Equal => Relation::Consecutive,
         std::cmp::Ordering::Greater => Relation::Forward,

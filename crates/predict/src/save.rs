@@ -8,8 +8,8 @@
 //! 4 bytes    version, 3, little endian as all that follows
 //! 8 bytes    identity of the program
 //! 8 bytes    checksum of the rest (FNV-1a)
-//! rest       numbers as varints of seven bits a byte, lowest first; fractions as 8 bytes; grammars and series
-//!            as their length and what `presagio-grammar` makes of them:
+//! rest       numbers and fractions as in `presagio-grammar`, module `bytes`; grammars and series as their length
+//!            and what that makes of them:
 //!            limit of transitions, whether it adapts (0 or 1), operations observed,
 //!            number of sizes, (action, size)…, number of symbols, (origin, action, failed, sizes, duration)…,
 //!            number of transitions, (from, to, relative, rank, own, 0 | 1, absolute, stride, from_end, gap)…,
@@ -23,7 +23,8 @@ use crate::contexts::{Key, Symbols};
 use crate::model::{Context, Model, Settings};
 use crate::transition::{Gap, Others, Transition};
 use presagio_core::Action;
-use presagio_grammar::{Grammar, Series, Spread};
+use presagio_grammar::bytes::{self, Reader, Writer};
+use presagio_grammar::{GAP, Grammar, Series, Spread, Symbol};
 
 const MAGIC: &[u8; 8] = b"presagio";
 const VERSION: u32 = 3;
@@ -68,13 +69,19 @@ impl std::fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-type Loaded<T> = Result<T, LoadError>;
+impl From<bytes::LoadError> for LoadError {
+    fn from(bytes::LoadError { at, what }: bytes::LoadError) -> Self {
+        LoadError::Damaged(format!("{what}, at byte {at}"))
+    }
+}
+
+type Loaded<T> = bytes::Loaded<T>;
 
 impl Model {
     /// The model as bytes. `identity` is the program's: for example a hash of its build id.
     pub fn save(&self, identity: u64) -> Vec<u8> {
-        let mut body = Writer(Vec::new());
-        body.model(self);
+        let mut body = Writer::default();
+        write_model(&mut body, self);
         let mut out = MAGIC.to_vec();
         out.extend(VERSION.to_le_bytes());
         out.extend(identity.to_le_bytes());
@@ -98,18 +105,14 @@ impl Model {
         }
         let body = &bytes[HEADER..];
         if checksum(body).to_le_bytes() != bytes[20..HEADER] {
-            return Err(damaged("its checksum is wrong"));
+            return Err(LoadError::Damaged("its checksum is wrong".to_owned()));
         }
-        Reader { rest: body }.model()
+        Ok(model(&mut Reader::new(bytes, HEADER))?)
     }
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("as many bytes as asked for")
-}
-
-fn damaged(what: &str) -> LoadError {
-    LoadError::Damaged(what.to_owned())
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -118,278 +121,180 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
+fn write_model(out: &mut Writer, model: &Model) {
+    out.number(model.settings.transitions as u64);
+    out.number(model.settings.adapts.into());
+    out.number(model.observed);
+    write_symbols(out, &model.symbols, &model.contexts);
+    out.number(model.transitions.len() as u64);
+    let mut numbers: Vec<_> = model.transition_numbers.iter().collect();
+    numbers.sort_unstable_by_key(|n| *n.1);
+    for (&(from, to), &number) in numbers {
+        out.numbers([from, to]);
+        write_transition(out, &model.transitions[number as usize]);
     }
-
-    fn fraction(&mut self, fraction: f64) {
-        self.0.extend(fraction.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
-        self.0.extend(bytes);
-    }
-
-    fn series(&mut self, series: &Series) {
-        self.bytes(&series.save());
-    }
-
-    fn gap(&mut self, gap: &Gap) {
-        let Gap { weighted, spread } = gap;
-        self.number(*weighted);
-        self.number(spread.count);
-        self.fraction(spread.mean);
-        self.fraction(spread.variance());
-        for value in [spread.least, spread.greatest, spread.last] {
-            self.number(value);
+    for calibration in [&model.calibration, &model.far_calibration] {
+        let bins: Vec<_> = calibration.bins().collect();
+        out.number(bins.len() as u64);
+        for (tries, hits) in bins {
+            out.fraction(tries);
+            out.fraction(hits);
         }
     }
+    out.bytes(&model.grammar.save());
+}
 
-    fn model(&mut self, model: &Model) {
-        self.number(model.settings.transitions as u64);
-        self.number(u64::from(model.settings.adapts));
-        self.number(model.observed);
-        self.symbols(&model.symbols, &model.contexts);
-        self.number(model.transitions.len() as u64);
-        let mut numbers: Vec<_> = model.transition_numbers.iter().collect();
-        numbers.sort_unstable_by_key(|n| *n.1);
-        for (&(from, to), &number) in numbers {
-            self.transition(from, to, &model.transitions[number as usize]);
-        }
-        for calibration in [&model.calibration, &model.far_calibration] {
-            let bins: Vec<_> = calibration.bins().collect();
-            self.number(bins.len() as u64);
-            for (tries, hits) in bins {
-                self.fraction(tries);
-                self.fraction(hits);
-            }
-        }
-        self.bytes(&model.grammar.save());
+fn write_symbols(out: &mut Writer, symbols: &Symbols, contexts: &[Context]) {
+    let sizes = symbols.sizes();
+    out.number(sizes.len() as u64);
+    for (action, len) in sizes {
+        out.numbers([action as u64, len]);
     }
-
-    fn symbols(&mut self, symbols: &Symbols, contexts: &[Context]) {
-        let sizes = symbols.sizes();
-        self.number(sizes.len() as u64);
-        for (action, len) in sizes {
-            self.number(action as u64);
-            self.number(len);
-        }
-        self.number(symbols.len() as u64);
-        for (key, context) in symbols.keys().iter().zip(contexts) {
-            self.number(key.origin);
-            self.number(key.action as u64);
-            self.number(u64::from(key.failed));
-            self.series(&context.sizes);
-            self.gap(&context.duration);
-        }
-    }
-
-    fn transition(&mut self, from: u32, to: u32, transition: &Transition) {
-        self.number(u64::from(from));
-        self.number(u64::from(to));
-        self.series(&transition.relative);
-        self.series(&transition.rank);
-        self.series(&transition.own);
-        self.number(u64::from(transition.others.is_some()));
-        if let Some(others) = &transition.others {
-            self.series(&others.absolute);
-            self.series(&others.stride);
-            self.series(&others.from_end);
-        }
-        self.gap(&transition.gap);
+    out.number(symbols.len() as u64);
+    for (key, context) in symbols.keys().iter().zip(contexts) {
+        out.numbers([key.origin, key.action as u64, key.failed.into()]);
+        out.bytes(&context.sizes.save());
+        write_gap(out, &context.duration);
     }
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
+fn write_transition(out: &mut Writer, transition: &Transition) {
+    let Transition {
+        relative,
+        others,
+        rank,
+        own,
+        gap,
+    } = transition;
+    for series in [relative, rank, own] {
+        out.bytes(&series.save());
+    }
+    out.number(others.is_some().into());
+    if let Some(others) = others {
+        for series in [&others.absolute, &others.stride, &others.from_end] {
+            out.bytes(&series.save());
+        }
+    }
+    write_gap(out, gap);
 }
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Loaded<&'a [u8]> {
-        let Some((taken, rest)) = self.rest.split_at_checked(count) else {
-            return Err(damaged("it ends too early"));
+fn write_gap(out: &mut Writer, Gap { weighted, spread }: &Gap) {
+    out.numbers([*weighted, spread.count]);
+    out.fraction(spread.mean);
+    out.fraction(spread.variance());
+    out.numbers([spread.least, spread.greatest, spread.last]);
+}
+
+fn model(from: &mut Reader<'_>) -> Loaded<Model> {
+    let transitions = from.number()?.min(TRANSITIONS_MAX) as usize;
+    let adapts = from.flag()?;
+    let observed = from.number()?;
+    from.require(
+        observed <= OBSERVED_MAX,
+        "it has seen more than there can be",
+    )?;
+    let mut model = Model::with_settings(Settings {
+        transitions,
+        adapts,
+        ..Settings::default()
+    });
+    model.observed = observed;
+    symbols(from, &mut model)?;
+    for _ in 0..from.count()? {
+        transition(from, &mut model)?;
+    }
+    model.calibration = calibration(from)?;
+    model.far_calibration = calibration(from)?;
+    model.grammar = from.nested(Grammar::load)?;
+    from.end()?;
+    check_symbols(from, &model)?;
+    model.settings.mode = model.grammar.mode();
+    model.settings.limits = model.grammar.limits();
+    model.grammar.rewind();
+    Ok(model)
+}
+
+fn symbols(from: &mut Reader<'_>, model: &mut Model) -> Loaded<()> {
+    for _ in 0..from.count()? {
+        let action = action(from)?;
+        model.symbols.size_class(action, from.number()?);
+    }
+    for number in 0..from.count()? {
+        let key = Key {
+            origin: from.number()?,
+            action: action(from)?,
+            failed: from.flag()?,
         };
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self) -> Loaded<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(damaged("a number is too long"))
-    }
-
-    /// How many there are of something that takes a byte at least.
-    fn count(&mut self) -> Loaded<usize> {
-        let count = self.number()?;
-        let fits = usize::try_from(count)
-            .ok()
-            .filter(|c| *c <= self.rest.len());
-        fits.ok_or_else(|| damaged("a number is larger than the model"))
-    }
-
-    fn fraction(&mut self) -> Loaded<f64> {
-        let fraction = f64::from_le_bytes(array(self.take(8)?));
-        let sane = fraction.is_finite() && fraction >= 0.0;
-        sane.then_some(fraction)
-            .ok_or_else(|| damaged("a fraction is out of range"))
-    }
-
-    fn action(&mut self) -> Loaded<Action> {
-        let number = u8::try_from(self.number()?).ok();
-        let action = number.and_then(Action::from_number);
-        action.ok_or_else(|| damaged("an action is unknown"))
-    }
-
-    fn flag(&mut self) -> Loaded<bool> {
-        match self.number()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(damaged("a flag is neither 0 nor 1")),
-        }
-    }
-
-    fn bytes(&mut self) -> Loaded<&'a [u8]> {
-        let count = self.count()?;
-        self.take(count)
-    }
-
-    fn series(&mut self) -> Loaded<Series> {
-        Series::load(self.bytes()?).map_err(|error| LoadError::Damaged(error.to_string()))
-    }
-
-    fn gap(&mut self) -> Loaded<Gap> {
-        let weighted = self.number()?;
-        let count = self.number()?;
-        let (mean, variance) = (self.fraction()?, self.fraction()?);
-        let extent = (self.number()?, self.number()?);
-        let last = self.number()?;
-        let spread = Spread::from_parts(count, mean, variance, extent, last);
-        Ok(Gap { weighted, spread })
-    }
-
-    fn model(&mut self) -> Loaded<Model> {
-        let transitions = self.number()?.min(TRANSITIONS_MAX) as usize;
-        let adapts = self.flag()?;
-        let observed = self.number()?;
-        if observed > OBSERVED_MAX {
-            return Err(damaged("it has seen more than there can be"));
-        }
-        let mut model = Model::with_settings(Settings {
-            transitions,
-            adapts,
-            ..Settings::default()
+        let is_new = model.symbols.number(key) as usize == number;
+        from.require(is_new, "a symbol is there twice")?;
+        model.contexts.push(Context {
+            sizes: from.nested(Series::load)?,
+            duration: gap(from)?,
+            ..Context::default()
         });
-        model.observed = observed;
-        self.symbols(&mut model)?;
-        for _ in 0..self.count()? {
-            self.transition(&mut model)?;
-        }
-        model.calibration = self.calibration()?;
-        model.far_calibration = self.calibration()?;
-        let grammar = Grammar::load(self.bytes()?);
-        model.grammar = grammar.map_err(|error| LoadError::Damaged(error.to_string()))?;
-        if !self.rest.is_empty() {
-            return Err(damaged("there is more than a model"));
-        }
-        self.check_symbols(&model)?;
-        model.settings.mode = model.grammar.mode();
-        model.settings.limits = model.grammar.limits();
-        model.grammar.rewind();
-        Ok(model)
     }
+    Ok(())
+}
 
-    fn symbols(&mut self, model: &mut Model) -> Loaded<()> {
-        for _ in 0..self.count()? {
-            let action = self.action()?;
-            let len = self.number()?;
-            model.symbols.size_class(action, len);
-        }
-        for number in 0..self.count()? {
-            let key = Key {
-                origin: self.number()?,
-                action: self.action()?,
-                failed: self.flag()?,
-            };
-            if model.symbols.number(key) as usize != number {
-                return Err(damaged("a symbol is there twice"));
-            }
-            model.contexts.push(Context {
-                sizes: self.series()?,
-                duration: self.gap()?,
-                ..Context::default()
-            });
-        }
-        Ok(())
+fn action(from: &mut Reader<'_>) -> Loaded<Action> {
+    let number = u8::try_from(from.number()?).ok();
+    match number.and_then(Action::from_number) {
+        Some(action) => Ok(action),
+        None => from.wrong("an action is unknown"),
     }
+}
 
-    fn transition(&mut self, model: &mut Model) -> Loaded<()> {
-        let symbols = model.contexts.len() as u64;
-        let (from, to) = (self.number()?, self.number()?);
-        if from >= symbols || to >= symbols {
-            return Err(damaged("a transition is between unknown symbols"));
-        }
-        let (relative, rank, own) = (self.series()?, self.series()?, self.series()?);
-        let others = match self.flag()? {
-            false => None,
-            true => Some(Box::new(Others {
-                absolute: self.series()?,
-                stride: self.series()?,
-                from_end: self.series()?,
-            })),
-        };
-        let number = model.transitions.len() as u32;
-        let known = model
-            .transition_numbers
-            .insert((from as u32, to as u32), number);
-        if known.is_some() {
-            return Err(damaged("a transition is there twice"));
-        }
-        model.transitions.push(Transition {
-            relative,
-            others,
-            rank,
-            own,
-            gap: self.gap()?,
-        });
-        Ok(())
-    }
+fn transition(from: &mut Reader<'_>, model: &mut Model) -> Loaded<()> {
+    let ends = (from.small()?, from.small()?);
+    let known = (ends.0.max(ends.1) as usize) < model.contexts.len();
+    from.require(known, "a transition is between unknown symbols")?;
+    let number = model.transitions.len() as u32;
+    let before = model.transition_numbers.insert(ends, number);
+    from.require(before.is_none(), "a transition is there twice")?;
+    model.transitions.push(Transition {
+        relative: from.nested(Series::load)?,
+        rank: from.nested(Series::load)?,
+        own: from.nested(Series::load)?,
+        others: others(from)?,
+        gap: gap(from)?,
+    });
+    Ok(())
+}
 
-    fn calibration(&mut self) -> Loaded<Calibration> {
-        let count = self.count()?;
-        let bin = |_| Ok((self.fraction()?, self.fraction()?));
-        let bins = (0..count).map(bin).collect::<Loaded<Vec<_>>>()?;
-        Ok(Calibration::from_bins(bins.into_iter()))
+fn others(from: &mut Reader<'_>) -> Loaded<Option<Box<Others>>> {
+    if !from.flag()? {
+        return Ok(None);
     }
+    Ok(Some(Box::new(Others {
+        absolute: from.nested(Series::load)?,
+        stride: from.nested(Series::load)?,
+        from_end: from.nested(Series::load)?,
+    })))
+}
 
-    /// The grammar must not speak of symbols that nothing else is known of.
-    fn check_symbols(&self, model: &Model) -> Loaded<()> {
-        let symbols = model.contexts.len() as u32;
-        let rules = model.grammar.rules();
-        let mut bodies = rules.iter().flat_map(|(_, body)| body);
-        let unknown = bodies.any(|(symbol, _)| match symbol {
-            presagio_grammar::Symbol::Terminal(number) => {
-                *number >= symbols && *number != presagio_grammar::GAP
-            }
-            presagio_grammar::Symbol::Rule(_) => false,
-        });
-        match unknown {
-            true => Err(damaged("its grammar has an unknown symbol")),
-            false => Ok(()),
-        }
-    }
+fn gap(from: &mut Reader<'_>) -> Loaded<Gap> {
+    let (weighted, count) = (from.number()?, from.number()?);
+    let (mean, variance) = (from.fraction()?, from.fraction()?);
+    let extent = (from.number()?, from.number()?);
+    let spread = Spread::from_parts(count, mean, variance, extent, from.number()?);
+    Ok(Gap { weighted, spread })
+}
+
+fn calibration(from: &mut Reader<'_>) -> Loaded<Calibration> {
+    let count = from.count()?;
+    let bin = |_| Ok((from.fraction()?, from.fraction()?));
+    let bins = (0..count).map(bin).collect::<Loaded<Vec<_>>>()?;
+    Ok(Calibration::from_bins(bins.into_iter()))
+}
+
+/// The grammar must not speak of symbols that nothing else is known of.
+fn check_symbols(from: &Reader<'_>, model: &Model) -> Loaded<()> {
+    let symbols = model.contexts.len() as u32;
+    let rules = model.grammar.rules();
+    let mut bodies = rules.iter().flat_map(|(_, body)| body);
+    let known = bodies.all(|(symbol, _)| match symbol {
+        Symbol::Terminal(number) => *number < symbols || *number == GAP,
+        Symbol::Rule(_) => true,
+    });
+    from.require(known, "its grammar has an unknown symbol")
 }

@@ -16,7 +16,8 @@ mod tally;
 pub use curve::Curve;
 pub use tally::{Bin, Calibrated, Counts, Tally};
 
-use crate::cursor::{Predicted, PredictedFile};
+use crate::cursor::Predicted;
+use crate::files::PredictedFile;
 use crate::model::{Model, Settings, comes_true};
 use count::Counter;
 use far::{Far, Reach};

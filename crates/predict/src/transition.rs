@@ -92,17 +92,27 @@ impl Transition {
 
     /// What to expect of this transition each time it comes.
     pub(crate) fn ahead(&self) -> TransitionAhead<'_> {
+        self.read(Series::ahead)
+    }
+
+    /// What to expect of this transition if it comes next. What it says after that means nothing.
+    pub(crate) fn once(&self) -> TransitionAhead<'_> {
+        self.read(Series::once)
+    }
+
+    fn read<'a>(&'a self, ahead: impl Fn(&'a Series) -> SeriesAhead<'a>) -> TransitionAhead<'a> {
         let (base, offsets) = self.best_offsets();
         // Where no view has anything to say, the next access is taken for consecutive (§3.2.2).
         let (base, values) = match offsets.recurs() {
-            true => (base, offsets.ahead()),
+            true => (base, ahead(offsets)),
             false => (Base::Position, SeriesAhead::One(0)),
         };
         TransitionAhead {
             base,
             offsets: values,
             offset_sure: offsets.confidence(),
-            files: self.best_files(),
+            files: self.best_files(ahead),
+            gap: self.gap.expected(),
         }
     }
 
@@ -124,14 +134,17 @@ impl Transition {
     }
 
     /// The ranks of files to come, and how sure they are; none if the symbol stays with the file it used last.
-    fn best_files(&self) -> (Option<SeriesAhead<'_>>, f64) {
+    fn best_files<'a>(
+        &'a self,
+        ahead: impl Fn(&'a Series) -> SeriesAhead<'a>,
+    ) -> (Option<SeriesAhead<'a>>, f64) {
         let (rank, own) = (self.rank.confidence(), self.own.confidence());
         let stays = !self.rank.is_constant() && self.own.predict() == Some(1) && own > rank;
         match stays || self.rank.predict() == Some(FAR) {
             true => (None, own),
             // Where nothing recurs, the file is taken for that of the last operation.
             false if !self.rank.recurs() => (Some(SeriesAhead::One(0)), rank),
-            false => (Some(self.rank.ahead()), rank),
+            false => (Some(ahead(&self.rank)), rank),
         }
     }
 
@@ -163,10 +176,13 @@ pub(crate) struct TransitionAhead<'a> {
     offsets: SeriesAhead<'a>,
     offset_sure: f64,
     files: (Option<SeriesAhead<'a>>, f64),
+    /// How long after the operation before it.
+    pub gap: Nanos,
 }
 
 impl TransitionAhead<'_> {
     /// Where the next access will be.
+    #[inline]
     pub(crate) fn offset(&mut self, seen: Seen) -> Guess<u64> {
         let base = match self.base {
             Base::Position => seen.extent.position,
@@ -181,6 +197,7 @@ impl TransitionAhead<'_> {
     }
 
     /// Which file the next operation will use.
+    #[inline]
     pub(crate) fn file(&mut self) -> Guess<Which> {
         let (ranks, sure) = &mut self.files;
         let value = match ranks.as_mut().and_then(|ranks| ranks.next()) {

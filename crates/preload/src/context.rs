@@ -1,13 +1,20 @@
 //! Which code is running: the name of the call stack, and what it consists of when it is new.
 
-use crate::memory;
+use crate::hot::HOT;
 use presagio_arena::{Client, Counter, Kind, Record};
 use presagio_stack::{Contexts, Entry};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
 
 use crate::thread::{Own, stack_pointer};
 
-static CONTEXTS: AtomicPtr<Contexts> = AtomicPtr::new(std::ptr::null_mut());
+static CONTEXTS: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+
+#[repr(align(64))]
+struct Place(UnsafeCell<MaybeUninit<Contexts>>);
+// SAFETY: written once, before anybody can read it.
+unsafe impl Sync for Place {}
 
 /// A hook's frame, with whatever is inlined into it, is smaller than this.
 const FRAME_MAX: u64 = 16 << 10;
@@ -17,12 +24,12 @@ const FRAMES_MAX: usize = presagio_stack::DEPTH_MAX;
 
 /// Makes room for contexts; `false` if the system gives none.
 pub fn start() -> bool {
-    let (Some(contexts), Some(place)) = (Contexts::new(), memory::zeroed::<Contexts>()) else {
+    let Some(contexts) = Contexts::new() else {
         return false;
     };
-    // SAFETY: fresh memory of that size, which stays.
-    unsafe { place.write(contexts) };
-    CONTEXTS.store(place, Ordering::Release);
+    // SAFETY: only the one thread that attaches calls this; nobody knows of the place yet.
+    let contexts = unsafe { (*CONTEXTS.0.get()).write(contexts) };
+    HOT.contexts.store(contexts, Ordering::Release);
     true
 }
 
@@ -35,7 +42,7 @@ pub fn modules_changed() {
 
 fn contexts() -> Option<&'static Contexts> {
     // SAFETY: null, or memory that stays and was filled before.
-    unsafe { CONTEXTS.load(Ordering::Acquire).as_ref() }
+    unsafe { HOT.contexts.load(Ordering::Acquire).as_ref() }
 }
 
 /// The name of the call stack that a hook was called from, 0 if it cannot be told. A new one is reported first.

@@ -7,6 +7,7 @@
 //! A descriptor is looked at when it is used for the first time, unless we saw it being opened. Whatever duplicates
 //! it, or lets another process have it, only makes the position something to ask the kernel for.
 
+use crate::hot::HOT;
 use crate::{life, memory, thread};
 use presagio_arena::{Client, FileSlot, Found, PATH_MAX, sys};
 use std::ffi::CStr;
@@ -37,20 +38,34 @@ pub struct Descriptor {
     position: AtomicU64,
     /// The note that was carried out last.
     note: AtomicU64,
+    /// How many notes there were on all files when this one's was looked for.
+    notes: AtomicU32,
     /// The stream that writes to it, if there is one.
     stream: AtomicPtr<libc::FILE>,
     /// How many processes had been started when it was opened.
     started: AtomicU32,
 }
 
-type Chunk = [Descriptor; CHUNK];
+/// Descriptors of neighbouring numbers.
+pub type Chunk = [Descriptor; CHUNK];
 
-static TABLE: [AtomicPtr<Chunk>; CHUNKS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS];
+/// Those of large numbers: the first chunk is in [`HOT`].
+static TABLE: [AtomicPtr<Chunk>; CHUNKS - 1] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS - 1];
+
+/// Where the chunk of this number is kept.
+#[inline(always)]
+fn chunk(number: usize) -> Option<&'static AtomicPtr<Chunk>> {
+    match number {
+        0 => Some(&HOT.descriptors),
+        _ => TABLE.get(number - 1),
+    }
+}
 
 /// What is known of this descriptor, if anything was ever kept about it or its neighbours.
 #[inline(always)]
 fn known(fd: i32) -> Option<&'static Descriptor> {
-    let chunk = TABLE.get(fd as u32 as usize / CHUNK)?.load(Acquire);
+    let chunk = chunk(fd as u32 as usize / CHUNK)?.load(Acquire);
     // SAFETY: null, or a chunk that stays.
     let chunk = unsafe { chunk.as_ref() }?;
     chunk.get(fd as u32 as usize % CHUNK)
@@ -61,7 +76,7 @@ fn place(fd: i32) -> Option<&'static Descriptor> {
     if let Some(descriptor) = known(fd) {
         return Some(descriptor);
     }
-    let slot = TABLE.get(fd as u32 as usize / CHUNK)?;
+    let slot = chunk(fd as u32 as usize / CHUNK)?;
     let fresh = memory::zeroed::<Chunk>()?;
     // Whoever came first has it; the loser's pages were never touched.
     let _ = slot.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire);
@@ -88,9 +103,11 @@ pub fn followed(fd: i32) -> Option<&'static Descriptor> {
 
 /// All descriptors that a stream writes to.
 pub fn with_streams() -> impl Iterator<Item = (i32, *mut libc::FILE)> {
-    let chunks = (0..).zip(&TABLE).filter_map(|(i, slot)| {
+    let chunks = (0..CHUNKS).filter_map(|i| {
         // SAFETY: null, or a chunk that stays.
-        Some((i * CHUNK as i32, unsafe { slot.load(Acquire).as_ref() }?))
+        Some(((i * CHUNK) as i32, unsafe {
+            chunk(i)?.load(Acquire).as_ref()
+        }?))
     });
     chunks.flat_map(|(first, chunk)| {
         (first..).zip(chunk).filter_map(|(fd, descriptor)| {
@@ -269,6 +286,9 @@ impl Descriptor {
         self.generation.store(slot.generation, Relaxed);
         self.incarnation.store(life::incarnation(), Relaxed);
         self.note.store(0, Relaxed);
+        // One may have been left already.
+        let notes = life::client().map_or(0, Client::notes);
+        self.notes.store(notes.wrapping_sub(1), Relaxed);
         self.started.store(life::started(), Relaxed);
         self.state.store(FOLLOWED, Release);
     }
@@ -350,9 +370,19 @@ impl Descriptor {
         }
     }
 
-    /// Carries out what the manager noted about the file.
+    /// Carries out what the manager noted about the file, if it noted anything since we looked.
     #[inline(always)]
     pub fn heed(&self, client: &Client, fd: i32) {
+        let notes = client.notes();
+        if notes != self.notes.load(Relaxed) {
+            self.heed_slowly(client, fd, notes);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn heed_slowly(&self, client: &Client, fd: i32, notes: u32) {
+        self.notes.store(notes, Relaxed);
         if client.mode().advise
             && let Some((note, word)) =
                 client.note(self.file.load(Relaxed), self.note.load(Relaxed))

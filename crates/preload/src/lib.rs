@@ -52,6 +52,8 @@ mod context;
 mod data;
 mod descriptors;
 mod fd;
+mod hot;
+mod inside;
 mod life;
 mod map;
 mod memory;

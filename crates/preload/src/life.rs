@@ -4,15 +4,17 @@
 //! The first followed file attaches. From then on a page that the kernel wipes in children of fork holds the
 //! *incarnation*: whatever was made in another one (a thread's ring, a file's entry) is another process's.
 
+use crate::hot::HOT;
 use crate::{context, memory, real, thread};
 use libc::{c_char, c_int};
 use presagio_arena::{Client, Counter, SITE_SWITCH, SWITCH, VARIABLE, sys};
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 /// Before the constructor: nothing is known, everything passes.
-const UNBORN: u32 = 0;
+pub const UNBORN: u32 = 0;
 /// For good.
 const OFF: u32 = 1;
 /// There is an arena to attach to.
@@ -21,24 +23,22 @@ const ARMED: u32 = 2;
 const ATTACHING: u32 = 3;
 const ATTACHED: u32 = 4;
 
-static PHASE: AtomicU32 = AtomicU32::new(UNBORN);
 /// Which process and thread is attaching: to tell whether it was left behind by a fork, and not to wait for ourselves.
 static ATTACHING_PID: AtomicU32 = AtomicU32::new(0);
 static ATTACHING_TID: AtomicU32 = AtomicU32::new(0);
 
-static CLIENT: AtomicPtr<Client> = AtomicPtr::new(std::ptr::null_mut());
+/// Room for the first arena that this process attaches to. A child of fork attaches anew, into memory of its own.
+static FIRST: First = First(std::cell::UnsafeCell::new(MaybeUninit::uninit()));
 
-/// Before there is a page of its own: no incarnation that anything could have.
-static NO_PAGE: AtomicU64 = AtomicU64::new(u64::MAX);
-/// The page that the kernel wipes in children of fork.
-static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
+#[repr(align(64))]
+struct First(std::cell::UnsafeCell<MaybeUninit<Client>>);
+// SAFETY: written once, before anybody can read it.
+unsafe impl Sync for First {}
+
 /// The last incarnation in this process's history.
 static INCARNATION: AtomicU64 = AtomicU64::new(0);
 /// What the page says while a child of fork finds its feet.
 const BETWEEN: u64 = u64::MAX;
-
-/// Processes that may share positions of descriptors were started this many times.
-static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// The arena's address, as the environment had it when the program started.
 static ADDRESS: Text = Text(std::cell::UnsafeCell::new([0; 64]));
@@ -67,7 +67,7 @@ extern "C" fn start(_: c_int, arguments: *const *const c_char, environment: *con
     ARGUMENTS.store(arguments.cast_mut(), Relaxed);
     // SAFETY: the loader passes the environment, a list of strings that ends with a null.
     let armed = unsafe { read_environment(environment) };
-    PHASE.store(if armed { ARMED } else { OFF }, Release);
+    HOT.phase.store(if armed { ARMED } else { OFF }, Release);
 }
 
 /// Run by the loader when the program exits: what streams still hold is written after us.
@@ -123,34 +123,34 @@ fn command() -> impl Iterator<Item = &'static [u8]> {
 /// Whether anything may be watched at all.
 #[inline(always)]
 pub fn is_on() -> bool {
-    PHASE.load(Relaxed) >= ARMED
+    HOT.phase.load(Relaxed) >= ARMED
 }
 
 /// Turns everything off for good.
 pub fn turn_off(reason: Reason) {
     count_by(Counter::TurnedOff, reason as u64);
-    PHASE.store(OFF, Relaxed);
+    HOT.phase.store(OFF, Relaxed);
 }
 
 /// The incarnation, 0 in a child of fork that has not noticed yet.
 #[inline(always)]
 pub fn incarnation() -> u64 {
     // SAFETY: a page, or a static, that is never unmapped.
-    unsafe { (*PAGE.load(Relaxed)).load(Relaxed) }
+    unsafe { (*HOT.page.load(Relaxed)).load(Relaxed) }
 }
 
 /// The arena, if this process is attached to it.
 #[inline(always)]
 pub fn client() -> Option<&'static Client> {
     // SAFETY: null, or memory that stays and was filled before.
-    unsafe { CLIENT.load(Acquire).as_ref() }
+    unsafe { HOT.client.load(Acquire).as_ref() }
 }
 
 /// The arena, attached to now if need be; `None` if that is impossible or another thread is at it. The child of a fork
 /// becomes a process of its own here.
 #[inline]
 pub fn attached() -> Option<&'static Client> {
-    if PHASE.load(Acquire) == ATTACHED && is_settled(incarnation()) {
+    if HOT.phase.load(Acquire) == ATTACHED && is_settled(incarnation()) {
         return client();
     }
     attach_slowly()
@@ -163,12 +163,14 @@ fn is_settled(incarnation: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn attach_slowly() -> Option<&'static Client> {
-    match PHASE.load(Acquire) {
+    match HOT.phase.load(Acquire) {
         ATTACHED => after_fork(),
         ARMED => {
             // Said before the phase is, so that no other thread takes us for one that a fork left behind.
             ATTACHING_PID.store(sys::process_id(), Relaxed);
-            let first = PHASE.compare_exchange(ARMED, ATTACHING, AcqRel, Acquire);
+            let first = HOT
+                .phase
+                .compare_exchange(ARMED, ATTACHING, AcqRel, Acquire);
             attach(first.is_ok())
         }
         ATTACHING => {
@@ -193,7 +195,8 @@ fn attach(is_ours: bool) -> Option<&'static Client> {
     ATTACHING_TID.store(sys::thread_id(), Relaxed);
     let client = try_attach();
     ATTACHING_TID.store(0, Relaxed);
-    PHASE.store(if client.is_some() { ATTACHED } else { OFF }, Release);
+    HOT.phase
+        .store(if client.is_some() { ATTACHED } else { OFF }, Release);
     client
 }
 
@@ -201,10 +204,10 @@ fn attach(is_ours: bool) -> Option<&'static Client> {
 /// signal handler of its own.
 fn wait_for_another() -> Option<&'static Client> {
     for _ in 0..WAITS_MAX {
-        if PHASE.load(Acquire) == ATTACHED && is_settled(incarnation()) {
+        if HOT.phase.load(Acquire) == ATTACHED && is_settled(incarnation()) {
             return client();
         }
-        if PHASE.load(Acquire) == OFF || ATTACHING_TID.load(Relaxed) == sys::thread_id() {
+        if HOT.phase.load(Acquire) == OFF || ATTACHING_TID.load(Relaxed) == sys::thread_id() {
             return None;
         }
         sys::sleep_ns(WAIT_NS);
@@ -225,11 +228,13 @@ fn try_attach() -> Option<&'static Client> {
     if !context::start() {
         return None;
     }
-    let client = keep(Client::attach(address, command()).ok()?)?;
+    let client = Client::attach(address, command()).ok()?;
+    // SAFETY: this thread is the first and only one to attach; nobody knows of the place yet.
+    let client = keep(unsafe { (*FIRST.0.get()).write(client) });
     let incarnation = INCARNATION.fetch_add(1, Relaxed) + 1;
     // SAFETY: a page of ours.
     unsafe { (*page).store(incarnation, Relaxed) };
-    PAGE.store(page, Release);
+    HOT.page.store(page, Release);
     thread::watch_exits();
     Some(client)
 }
@@ -243,26 +248,30 @@ fn wiped_page() -> Option<*mut AtomicU64> {
     (result == 0).then_some(page.cast())
 }
 
-fn keep(client: Client) -> Option<&'static Client> {
-    let place = memory::zeroed::<Client>()?;
-    // SAFETY: fresh memory of that size, which stays.
-    unsafe { place.write(client) };
-    CLIENT.store(place, Release);
-    // SAFETY: as above.
-    Some(unsafe { &*place })
+/// From here on hooks report there.
+fn keep(client: &'static Client) -> &'static Client {
+    HOT.client
+        .store(std::ptr::from_ref(client).cast_mut(), Release);
+    client
 }
 
 /// The first hook in a child of fork: one thread makes the child a process of its own.
 fn after_fork() -> Option<&'static Client> {
-    let page = PAGE.load(Acquire);
+    let page = HOT.page.load(Acquire);
     // SAFETY: a page that stays.
     let word = unsafe { &*page };
     if word.compare_exchange(0, BETWEEN, AcqRel, Relaxed).is_err() {
         return wait_for_another();
     }
     ATTACHING_TID.store(sys::thread_id(), Relaxed);
-    let Some(client) = client().and_then(|parent| keep(parent.after_fork(command()))) else {
-        PHASE.store(OFF, Relaxed);
+    let Some(client) = client().and_then(|parent| {
+        let place = memory::zeroed::<MaybeUninit<Client>>()?;
+        // SAFETY: fresh memory of that size, which stays.
+        Some(keep(
+            unsafe { &mut *place }.write(parent.after_fork(command())),
+        ))
+    }) else {
+        HOT.phase.store(OFF, Relaxed);
         return None;
     };
     let incarnation = INCARNATION.load(Relaxed) + 1;
@@ -282,13 +291,13 @@ pub fn is_another_process() -> bool {
 /// A process is about to start that will share descriptors with this one: from now on only the kernel knows the positions
 /// of those that are open.
 pub fn process_starts() {
-    STARTED.fetch_add(1, Relaxed);
+    HOT.started.fetch_add(1, Relaxed);
 }
 
 /// How many processes were started; a position is our own while this stays the same.
 #[inline(always)]
 pub fn started() -> u32 {
-    STARTED.load(Relaxed)
+    HOT.started.load(Relaxed)
 }
 
 /// Counts one more, if we are attached.

@@ -4,13 +4,14 @@
 //! The memory is the thread-local block of variadic.c. It is small, because threads with the smallest of stacks have to
 //! carry it, and all zeros when a thread starts.
 
+use crate::hot::HOT;
 use crate::life;
 use libc::c_void;
 use presagio_arena::{Writer, sys};
 use presagio_stack::{Entry, ThreadState};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 
 /// The thread-local block.
 #[repr(C)]
@@ -77,11 +78,17 @@ impl Thread {
         unsafe { self.entry.get().read_volatile() }
     }
 
+    /// From here on this thread is like another process in our memory: it has descriptors of its own, and what it does
+    /// is not the program's.
+    pub fn stand_aside(&self) {
+        self.vfork.fetch_add(1, Relaxed);
+    }
+
     /// Whether the code that runs is another process in our memory, such as a child of vfork: everything it would change
     /// is its parent's.
     #[inline(always)]
     pub fn is_guest(&self) -> bool {
-        self.vfork.load(Relaxed) != 0 || GUESTS.load(Relaxed) && life::is_another_process()
+        self.vfork.load(Relaxed) != 0 || HOT.guests.load(Relaxed) && life::is_another_process()
     }
 
     /// Calls `use_it` with what only one hook may use, unless a hook below us on the stack is using it: then we are in
@@ -139,13 +146,10 @@ pub fn stack_pointer() -> u64 {
     here
 }
 
-/// Whether processes were started, by other means than vfork, that run in our memory: only the kernel can tell who we are
-/// from then on.
-static GUESTS: AtomicBool = AtomicBool::new(false);
-
-/// Such a process is about to be started.
+/// A process is about to be started, by other means than vfork, that runs in our memory: only the kernel can tell who we
+/// are from then on.
 pub fn expect_guests() {
-    GUESTS.store(true, Relaxed);
+    HOT.guests.store(true, Relaxed);
 }
 
 /// The key whose destructor tells that a thread ends, plus one; 0 if there is none.

@@ -1,7 +1,7 @@
 //! How a symbol of the C library becomes ours.
 //!
-//! `hooks!` lists functions with their types and the operation behind each. For each one it makes the *hook*, which finds the real
-//! function and calls the operation with it, and the *trampoline*, which has the symbol: it takes down the
+//! `hooks!` lists functions with their types and what each means. For each one it makes the *hook*, which finds the real
+//! function and does what is meant around it, and the *trampoline*, which has the symbol: it takes down the
 //! stack pointer and the callee-saved registers, from which the call stack can be named later, and jumps to
 //! the hook. Only r11 is used for that, the one register that belongs to nobody when a function is entered.
 
@@ -53,22 +53,37 @@ macro_rules! noted {
     };
 }
 
-/// Defines hooks: `fn read(fd: c_int, ...) -> ssize_t = ops::read;`. The operation gets the real function first.
+/// Defines hooks: `fn pread, pread64(fd: c_int, ...) -> ssize_t = |call| ...;`. All that are named have these arguments and this
+/// meaning; `call` makes the real call, with the arguments of the program, and is to be called once.
 macro_rules! hooks {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? = $op:path;)*) => {
-        $(
-            const _: () = {
-                unsafe extern "C-unwind" fn hook($($arg: $type),*) $(-> $result)? {
-                    type Real = unsafe extern "C-unwind" fn($($type),*) $(-> $result)?;
-                    // SAFETY: the C library declares the symbol with this type; what the program passes, it
-                    // passes to the C library.
-                    unsafe {
-                        let real = $crate::real::get($crate::real::Symbol::$name);
-                        $op(std::mem::transmute::<*mut libc::c_void, Real>(real), $($arg),*)
-                    }
+    ($(fn $($name:ident),+ ($($arguments:tt)*) -> $result:ty = |$call:ident| $meaning:expr;)*) => {
+        $(hooks_alike!([$($name)+] ($($arguments)*) $result, $call, $meaning);)*
+    };
+}
+
+/// Those of `hooks` that have the same meaning.
+macro_rules! hooks_alike {
+    ([$($name:ident)+] $arguments:tt $result:ty, $call:ident, $meaning:expr) => {
+        $(hook!($name $arguments $result, $call, $meaning);)+
+    };
+}
+
+/// One of `hooks`.
+macro_rules! hook {
+    ($name:ident ($($arg:ident: $type:ty),*) $result:ty, $call:ident, $meaning:expr) => {
+        const _: () = {
+            unsafe extern "C-unwind" fn hook($($arg: $type),*) -> $result {
+                type Real = unsafe extern "C-unwind" fn($($type),*) -> $result;
+                // SAFETY: the C library declares the symbol with this type; what the program passes, it
+                // passes to the C library.
+                unsafe {
+                    let real = $crate::real::get($crate::real::Symbol::$name);
+                    let real = std::mem::transmute::<*mut libc::c_void, Real>(real);
+                    let $call = move || real($($arg),*);
+                    $meaning
                 }
-                trampoline!($name => hook);
-            };
-        )*
+            }
+            trampoline!($name => hook);
+        };
     };
 }

@@ -242,6 +242,51 @@ if __name__ == '__main__':
 }
 
 #[test]
+fn rsync() {
+    need("rsync", "rsync");
+    check(
+        |dir| {
+            noise(dir);
+            tree(dir);
+        },
+        "rsync -a tree/ copy/; for i in {1..20}; do echo more >> tree/$((i % 5))/$i; done; mkdir far
+         rsync -a --no-whole-file --inplace --delete tree/ copy/; diff -r tree copy; rsync --no-whole-file -z input far/
+         (head -c 1000000 input; echo changed; tail -c 1000000 input) > changed; rsync --no-whole-file -I changed far/input; cmp changed far/input",
+        8 * MIB as u64,
+    );
+}
+
+#[test]
+fn lammps() {
+    let text = lammps_command(8, 60);
+    check(|_| (), &text, MIB as u64);
+}
+
+#[test]
+fn lammps_with_two_ranks() {
+    let text = format!("{} {}", two_ranks("openmpi"), lammps_command(8, 60));
+    check(|_| (), &text, MIB as u64);
+}
+
+#[test]
+fn hdf5_plain_and_compressed() {
+    let programs = Dir::new();
+    let program = checkpoint(&programs, "serial");
+    let text = format!("mkdir a b; {program} a 4; {program} b 8 gzip");
+    check(|_| (), &text, 6 * MIB as u64);
+}
+
+#[test]
+fn hdf5_through_mpi_io() {
+    for library in ["openmpi", "mpich"] {
+        let programs = Dir::new();
+        let program = checkpoint(&programs, library);
+        let text = format!("mkdir out; {} {program} out 4", two_ranks(library));
+        check(|_| (), &text, 6 * MIB as u64);
+    }
+}
+
+#[test]
 fn cplusplus_streams() {
     let dir = Dir::new();
     let program = compile(&dir, "fstream.cc", &[]);

@@ -501,6 +501,41 @@ fn the_switch_turns_everything_off() {
     assert!(report.seen.is_empty() && report.processes.is_empty());
 }
 
+/// Where a command sees another /etc than everybody else: the arguments of `unshare` for that.
+fn apart() -> &'static [&'static str] {
+    let ways: [&[&str]; 2] = [&["--mount"], &["--mount", "--map-root-user"]];
+    let works = |way: &&&[&str]| {
+        let tried = Command::new("unshare").args(**way).arg("true").output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    ways.iter().find(works).expect(
+        "`unshare --mount` is not allowed here, and another /etc is needed: run this test as root, or where users may have namespaces",
+    )
+}
+
+#[test]
+fn the_sites_file_turns_everything_off_for_everyone() {
+    let bin = Dir::new();
+    let program = compile(&bin, "plain.c", &[]);
+    for is_off in [false, true] {
+        let (dir, etc) = (Dir::new(), Dir::new());
+        if is_off {
+            std::fs::create_dir(etc.file("presagio")).unwrap();
+            std::fs::write(etc.file("presagio/off"), "").unwrap();
+        }
+        let mut command = command(&dir, "unshare", apart());
+        let script = r#"mount --bind "$0" /etc && exec "$1""#;
+        command
+            .args(["sh", "-c", script])
+            .arg(etc.path())
+            .arg(&program);
+        let (output, report) = watch(command);
+        assert_eq!(output.stdout, b"18890\n");
+        assert_eq!(report.seen.is_empty(), is_off, "{:?}", report.processes);
+        assert_eq!(report.processes.is_empty(), is_off);
+    }
+}
+
 #[test]
 fn only_files_that_the_globs_allow_are_followed() {
     let dir = Dir::new();

@@ -21,12 +21,12 @@ const START: u64 = 0x2545_f491_4f6c_dd1d;
 /// Its memory is fixed in size and taken from the system directly; only what is touched takes room.
 pub struct Contexts {
     memory: NonNull<Memory>,
+    /// How often everything was forgotten; part of every key.
+    generation: AtomicU64,
 }
 
 /// All zero is a valid beginning.
 struct Memory {
-    /// How often everything was forgotten; part of every key.
-    generation: AtomicU64,
     counts: [AtomicU64; Count::Unreported as usize + 1],
     layouts: Layouts,
     names: Names,
@@ -56,7 +56,10 @@ impl Contexts {
     /// Nothing remembered yet. `None`: the system gives no memory.
     pub fn new() -> Option<Contexts> {
         let memory = sys::map(Contexts::BYTES)?.cast();
-        Some(Contexts { memory })
+        Some(Contexts {
+            memory,
+            generation: AtomicU64::new(0),
+        })
     }
 
     /// Which code is running.
@@ -70,11 +73,7 @@ impl Contexts {
         let key = self.key(entry);
         if let Some(end) = thread.own_end(entry.sp) {
             // SAFETY: the thread's own stack can be read up to its end.
-            let known = unsafe {
-                memory
-                    .layouts
-                    .find(key, entry, end, |hash| memory.names.get(hash))
-            };
+            let known = unsafe { memory.layouts.find(key, entry, end, &memory.names) };
             if let Some(id) = known {
                 if thread.check_is_due() {
                     return self.checked(id, thread, entry);
@@ -110,7 +109,7 @@ impl Contexts {
     /// Modules were unloaded: forgets what was remembered about code. To be called after each `dlclose`.
     /// Names stay the same, and no context becomes fresh again.
     pub fn modules_changed(&self) {
-        self.memory().generation.fetch_add(1, Relaxed);
+        self.generation.fetch_add(1, Relaxed);
     }
 
     /// What happened so far.
@@ -122,7 +121,7 @@ impl Contexts {
             checks: count(Count::Checks),
             mismatches: count(Count::Mismatches),
             unreported: count(Count::Unreported),
-            forgotten: self.memory().generation.load(Relaxed),
+            forgotten: self.generation.load(Relaxed),
         }
     }
 
@@ -138,7 +137,7 @@ impl Contexts {
 
     #[inline(always)]
     fn seed(&self) -> u64 {
-        mix::spread(self.memory().generation.load(Relaxed) + 1)
+        mix::spread(self.generation.load(Relaxed) + 1)
     }
 
     #[inline(always)]
@@ -169,7 +168,8 @@ impl Contexts {
         if let Some(end) = thread.own_end(entry.sp) {
             let memory = self.memory();
             // SAFETY: the thread's own stack can be read up to its end.
-            if let Some(hash) = unsafe { memory.layouts.remember(key, &walk.sources, entry, end) } {
+            let hash = unsafe { memory.layouts.remember(key, &walk.sources, entry, end, id) };
+            if let Some(hash) = hash {
                 memory.names.put(hash, id);
             }
         }

@@ -1,6 +1,7 @@
 //! Layouts: where on the stack, relative to the stack pointer, the words lie that tell contexts apart. Kept per
 //! (return address, stack pointer); two ways to the same pair may have different layouts.
 
+use crate::names::{Name, Names};
 use crate::{Entry, mix};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +14,7 @@ const REGISTERS: Source = 0x7ff0;
 
 /// Four sources in one word.
 const PER_GROUP: usize = 4;
-const GROUPS_MAX: usize = 31;
+const GROUPS_MAX: usize = 29;
 const SOURCES_MAX: usize = GROUPS_MAX * PER_GROUP;
 
 /// The low bits of a tag hold the number of groups.
@@ -88,10 +89,12 @@ impl Sources {
     }
 }
 
-/// One remembered layout. 256 bytes, of which a stack of up to 27 sources uses the first 64.
+/// One remembered layout. 256 bytes, of which a stack of up to 20 sources uses the first 64.
 #[repr(C, align(64))]
 struct Layout {
     tag: AtomicU64,
+    /// The name of the context that it was made for, mostly the only one: then no other memory is looked at.
+    name: Name,
     groups: [AtomicU64; GROUPS_MAX],
 }
 
@@ -102,18 +105,18 @@ pub(crate) struct Layouts {
 }
 
 impl Layouts {
-    /// The hash of the words on this stack by each layout that is remembered for `key`, until `known` knows one.
+    /// The name that goes with the words on this stack by one of the layouts that are remembered for `key`.
     ///
     /// # Safety
     /// Everything from `entry.sp` up to `end` can be read.
     #[inline(always)]
-    pub(crate) unsafe fn find<T>(
+    pub(crate) unsafe fn find(
         &self,
         key: Key,
         entry: &Entry,
         end: u64,
-        known: impl Fn(u64) -> Option<T>,
-    ) -> Option<T> {
+        names: &Names,
+    ) -> Option<u64> {
         for layout in self.set(key.pair) {
             let tag = layout.tag.load(Relaxed);
             if (tag ^ key.pair) & TAG != 0 {
@@ -123,7 +126,9 @@ impl Layouts {
                 .iter()
                 .map(|group| group.load(Relaxed));
             // SAFETY: as the caller promises.
-            let found = unsafe { hash(key.seed, groups, entry, end) }.and_then(&known);
+            let hash = unsafe { hash(key.seed, groups, entry, end) };
+            let named = |hash| layout.name.of(hash).or_else(|| names.get(hash));
+            let found = hash.and_then(named);
             if found.is_some() {
                 return found;
             }
@@ -131,7 +136,8 @@ impl Layouts {
         None
     }
 
-    /// The hash by the layout of a walk, which is remembered. `None`: there is no room for such a layout.
+    /// The hash by the layout of a walk, which is remembered, with the name that the walk found. `None`: there is no room for
+    /// such a layout.
     ///
     /// # Safety
     /// As for [`Layouts::find`].
@@ -141,15 +147,17 @@ impl Layouts {
         sources: &Sources,
         entry: &Entry,
         end: u64,
+        id: u64,
     ) -> Option<u64> {
         let groups = sources.packed()?;
+        // SAFETY: as the caller promises.
+        let hash = unsafe { hash(key.seed, groups.iter().copied(), entry, end) }?;
         let tag = key.pair & TAG | groups.len() as u64;
         let set = self.set(key.pair);
         if !set.iter().any(|layout| layout.is(tag, groups)) {
-            self.victim(set).write(tag, groups);
+            self.victim(set).write(tag, groups, hash, id);
         }
-        // SAFETY: as the caller promises.
-        unsafe { hash(key.seed, groups.iter().copied(), entry, end) }
+        Some(hash)
     }
 
     #[inline(always)]
@@ -174,8 +182,9 @@ impl Layout {
                 .all(|(a, b)| a.load(Relaxed) == *b)
     }
 
-    fn write(&self, tag: u64, groups: &[u64]) {
+    fn write(&self, tag: u64, groups: &[u64], hash: u64, id: u64) {
         self.tag.store(0, Relaxed);
+        self.name.set(hash, id);
         for (place, group) in self.groups.iter().zip(groups) {
             place.store(*group, Relaxed);
         }

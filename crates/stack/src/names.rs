@@ -8,9 +8,25 @@ const WAYS: usize = 4;
 
 /// The name, and a seal made of hash and name together: two threads that write one entry at the same time leave
 /// one that nobody can take for anything, so neither locks nor a fixed order are needed.
-struct Name {
+pub(crate) struct Name {
     id: AtomicU64,
     seal: AtomicU64,
+}
+
+impl Name {
+    /// The name, if it goes with this hash.
+    #[inline(always)]
+    pub(crate) fn of(&self, hash: u64) -> Option<u64> {
+        let id = self.id.load(Relaxed);
+        (self.seal.load(Relaxed) == mix::pair(hash, id)).then_some(id)
+    }
+
+    /// From now on it goes with this hash.
+    pub(crate) fn set(&self, hash: u64, id: u64) {
+        self.seal.store(0, Relaxed);
+        self.id.store(id, Relaxed);
+        self.seal.store(mix::pair(hash, id), Relaxed);
+    }
 }
 
 /// All remembered names: one set fills one cache line.
@@ -24,10 +40,7 @@ impl Names {
     /// The name that goes with this hash.
     #[inline(always)]
     pub(crate) fn get(&self, hash: u64) -> Option<u64> {
-        self.set(hash).iter().find_map(|name| {
-            let id = name.id.load(Relaxed);
-            (name.seal.load(Relaxed) == mix::pair(hash, id)).then_some(id)
-        })
+        self.set(hash).iter().find_map(|name| name.of(hash))
     }
 
     /// From now on this name goes with this hash.
@@ -38,9 +51,7 @@ impl Names {
         let set = self.set(hash);
         let free = set.iter().find(|name| name.seal.load(Relaxed) == 0);
         let name = free.unwrap_or_else(|| &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]);
-        name.seal.store(0, Relaxed);
-        name.id.store(id, Relaxed);
-        name.seal.store(mix::pair(hash, id), Relaxed);
+        name.set(hash, id);
     }
 
     #[inline(always)]

@@ -20,7 +20,7 @@ mod reopen;
 mod residency;
 
 pub use device::{Device, Storage};
-pub use reopen::{ReopenError, reopen};
+pub use reopen::{ReopenError, open_regular, reopen};
 pub use residency::residency;
 
 use crate::blocks::FileKey;

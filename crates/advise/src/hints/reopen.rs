@@ -2,7 +2,7 @@
 //!
 //! Its descriptor is not passed to us: a copy would keep the program's locks held and its deleted files alive. Instead
 //! we open `/proc/PID/fd/N` without touching what it leads to (`O_PATH`), make sure that this is the very file the
-//! program reported, a regular one, and only then open that for reading, through our own `/proc/self/fd`. So neither a
+//! program reported, a regular one, and only then open that for reading, through our own `/proc/thread-self/fd`. So neither a
 //! reused process id, nor a descriptor that was closed and opened anew, nor a pipe or device can lead us elsewhere.
 
 use crate::blocks::FileKey;
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 /// Why a file could not be opened. None is a reason to try again.
 #[derive(Debug, thiserror::Error)]
@@ -81,10 +82,21 @@ pub fn reopen(pid: u32, fd: i32, expected: FileKey) -> Result<File, ReopenError>
     })
 }
 
+/// Opens the regular file of this name for reading. What is none is not opened, not even for a moment: whoever waits at
+/// the other end of a pipe would take us for its reader.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let handle = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&handle)?.st_mode) {
+        FileType::RegularFile => Ok(for_reading(&handle)?),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 /// Opens what a handle stands for. Without changing its time of access, where that is allowed; without waiting for
 /// someone to give up a lease.
 fn for_reading(handle: &OwnedFd) -> Result<File, Errno> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    // Of this thread: inside a program, the manager's threads have descriptors of their own.
+    let path = format!("/proc/thread-self/fd/{}", handle.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open(&path, flags | OFlags::NOATIME, Mode::empty());
     let file = match file {
@@ -187,6 +199,27 @@ mod tests {
                 "{refused:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_that_is_no_regular_file_is_not_opened_at_all() {
+        use rustix::fs::inotify;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).unwrap();
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &path, inotify::WatchFlags::OPEN).unwrap();
+        let refused = open_regular(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let seen = rustix::io::read(&watch, &mut [0; 64]);
+        assert_eq!(seen, Err(Errno::AGAIN), "it was opened");
+        assert!(open_regular(directory.path()).is_err());
+        std::fs::write(directory.path().join("file"), "text").unwrap();
+        let mut content = [0; 4];
+        let file = open_regular(&directory.path().join("file")).unwrap();
+        file.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"text");
     }
 
     #[test]

@@ -31,7 +31,6 @@ pub(super) struct Batch {
 impl Batch {
     /// Drains the arena.
     pub fn fill(&mut self, arena: &mut Arena, contexts: &mut Contexts) {
-        let myself = std::process::id();
         let items = &mut self.items;
         arena.drain(|origin, message| match message {
             Message::Operation(operation) => items.push(Item {
@@ -39,8 +38,8 @@ impl Batch {
                 time: operation.start,
                 what: What::Operation(operation),
             }),
-            // Our own bell.
-            Message::Gap { .. } if origin.pid == myself => {}
+            // Our own bell: nothing was lost.
+            Message::Gap { lost: 0 } => {}
             Message::Gap { lost } => {
                 let before = items.last().filter(|item| item.origin == *origin);
                 let time = before.map_or(0, |item| item.time);

@@ -13,6 +13,7 @@
 //! A guest whose stream ends without `done` was killed; that counts as leaving. The desk has a thread of its own. When the
 //! run is over it rings a bell, because the manager may be asleep.
 
+use super::{Host, threads};
 use presagio_arena::{Client, Kind, Record, Writer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::CString;
@@ -97,14 +98,8 @@ impl Desk {
         for guest in doors.guests {
             service.admit(guest)?;
         }
-        let thread = std::thread::Builder::new().name("desk".into());
-        thread.spawn(move || service.serve())?;
+        threads::spawn("desk", move || service.serve())?;
         Ok(desk)
-    }
-
-    /// Whether the last guest has left.
-    pub fn is_over(&self) -> bool {
-        self.shared.over.load(SeqCst)
     }
 
     /// Says that the run is over, whoever is still there.
@@ -125,6 +120,13 @@ impl Desk {
             taken = taken || (&guest).write_all(text.as_bytes()).is_ok();
         }
         taken
+    }
+}
+
+impl Host for Desk {
+    /// Whether the last guest has left.
+    fn is_over(&self) -> bool {
+        self.shared.over.load(SeqCst)
     }
 }
 

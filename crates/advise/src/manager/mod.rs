@@ -22,12 +22,15 @@ mod files;
 mod gain;
 mod judge;
 mod memory;
+mod merged;
 mod mind;
 mod models;
+mod orders;
 mod pace;
 mod processes;
 mod recorder;
 mod summary;
+mod threads;
 mod workers;
 
 pub use configured::Configured;
@@ -35,24 +38,26 @@ pub use elf::is_static;
 pub use judge::Judged;
 pub use memory::memory_left;
 pub use mind::{MakeMind, Mind, Nothing};
+pub use orders::Orders;
 pub use summary::{Loads, Named, Summary, Totals};
+pub use threads::each_begins_with;
 
 use crate::config::Mode as FileMode;
 use crate::hints::Device;
 use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Reason};
 use batch::{Batch, Item};
 use contexts::Contexts;
-use desk::Desk;
 use files::{Files, Open};
 use models::{Identity, Models};
 use pace::{Pace, Rest};
 use presagio_arena::{
-    Advice, Arena, ArenaOptions, Counter, Mode, Note, Operation, PathFilter, ProcessEntry, sys,
+    Advice, Arena, ArenaOptions, Counter, Mode, Note, Operation, PathFilter, ProcessEntry, Waker,
+    sys,
 };
 use presagio_core::{Action, Event, FileId, IdHashMap, Layer, Nanos, Range};
 use presagio_predict::PredictedFile;
 use presagio_trace::{Process as TraceProcess, Record};
-use processes::Processes;
+use processes::{Processes, Sums};
 use recorder::Recorder;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -73,6 +78,9 @@ const AHEAD: Nanos = Nanos::from_secs(2);
 const AHEAD_MAX: usize = 128;
 /// Processes whose models are read in one look.
 const ASKED_MAX: usize = 16;
+/// Sweeps after a loss that look for files whose closing was lost: an entry that the first finds closed is free when the
+/// third comes.
+const SUSPICIOUS_SWEEPS: u8 = 3;
 /// What a hint costs before the first byte comes: at least this is taken off what is due soon.
 const HINT_COST: Nanos = Nanos::from_micros(300);
 
@@ -94,6 +102,25 @@ pub struct Options {
     pub job: Option<String>,
     /// Threads that can report at the same time.
     pub slots: u32,
+}
+
+/// Whoever a manager works for.
+pub trait Host {
+    /// Whether the run is over.
+    fn is_over(&self) -> bool;
+
+    /// Whether it wants to know what is known so far: the summary, and the trace up to here in its file.
+    fn wants_summary(&self) -> bool {
+        false
+    }
+
+    /// Takes what is known so far.
+    fn take_summary(&self, _: &Summary) {}
+
+    /// What the manager has taken so far.
+    fn processor_time(&self) -> Nanos {
+        processor_time()
+    }
 }
 
 /// See the module's header.
@@ -123,6 +150,8 @@ pub struct Manager {
     counters: [u64; Counter::ALL.len()],
     turned_off: u64,
     lost: u64,
+    /// Sweeps that still have to look for files whose closing was lost.
+    suspicious: u8,
     /// Operations that no model saw.
     unlearned: u64,
     job: Option<String>,
@@ -147,6 +176,7 @@ impl Manager {
             Some((name, file)) => Some((name, Recorder::new(file)?)),
             None => None,
         };
+        processes::places();
         let now = Instant::now();
         let workers = options.advise.then(|| Workers::start(Nanos::ZERO));
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -175,6 +205,7 @@ impl Manager {
             counters: [0; Counter::ALL.len()],
             turned_off: 0,
             lost: 0,
+            suspicious: 0,
             unlearned: 0,
             job: options.job,
         })
@@ -185,15 +216,29 @@ impl Manager {
         self.arena.address()
     }
 
+    /// What wakes the manager when there is news that does not come through the arena.
+    pub fn waker(&self) -> Waker {
+        self.arena.waker()
+    }
+
     /// Works until the run is over; what came of it.
-    pub fn run(mut self, desk: &Desk) -> Summary {
+    pub fn run(mut self, host: &impl Host) -> Summary {
         loop {
             // Asked first: what was reported before is then drained.
-            let is_over = desk.is_over();
+            let (is_over, wants_summary) = (host.is_over(), host.wants_summary());
             let began = Instant::now();
             let found = self.look();
-            if is_over {
-                return self.finish();
+            let shown = match (is_over, wants_summary) {
+                (true, _) => Some(self.finish()),
+                (_, true) => Some(self.glimpse()),
+                _ => None,
+            };
+            if let Some(mut summary) = shown {
+                summary.manager_time = host.processor_time();
+                if is_over {
+                    return summary;
+                }
+                host.take_summary(&summary);
             }
             match self.pace.next(began, Instant::now(), found) {
                 Rest::For(time) => std::thread::sleep(time),
@@ -324,6 +369,7 @@ impl Manager {
 
     fn lose(&mut self, process: u32, lost: u64) {
         self.lost = self.lost.saturating_add(lost);
+        self.suspicious = SUSPICIOUS_SWEEPS;
         if let Some(known) = self.processes.get_mut(process) {
             known.is_behind = true;
         }
@@ -483,9 +529,10 @@ impl Manager {
     /// time.
     fn expect(&mut self) {
         let earliest = self.now() + HINT_COST;
-        let touched = self.processes.iter_mut().filter(|p| p.is_touched);
-        for process in touched.take(ASKED_MAX) {
-            process.is_touched = false;
+        for number in self.processes.touched(ASKED_MAX) {
+            let Some(process) = self.processes.get_mut(number) else {
+                continue;
+            };
             let Some(cursor) = process.model.best() else {
                 continue;
             };
@@ -507,7 +554,7 @@ impl Manager {
                     })
                 })
                 .collect();
-            self.mind.expected(process.number, &expected);
+            self.mind.expected(number, &expected);
         }
     }
 
@@ -583,6 +630,21 @@ impl Manager {
                 }
             }
         }
+        self.close_lost(now);
+    }
+
+    /// Where records were lost, a file may have been closed without our knowing: its entry is no longer there.
+    fn close_lost(&mut self, now: Nanos) {
+        if self.suspicious == 0 {
+            return;
+        }
+        self.suspicious -= 1;
+        let opens = self.files.iter().flat_map(|(_, file)| &file.opens);
+        let places = opens.map(|open| (open.index, open.generation));
+        let gone = places.filter(|at| self.arena.file(at.0, at.1).is_none());
+        for (index, generation) in gone.collect::<Vec<_>>() {
+            self.close(index, generation, now);
+        }
     }
 
     /// Adds up what a process counted.
@@ -601,17 +663,30 @@ impl Manager {
         }
     }
 
+    /// What is known while the run goes on.
+    fn glimpse(&mut self) -> Summary {
+        let ended = (self.counters, self.turned_off);
+        let live: Vec<ProcessEntry> = self.arena.processes().collect();
+        live.iter().for_each(|entry| self.count(entry));
+        let trace = self.recorder.as_mut().map(|(name, recorder)| {
+            recorder.settle();
+            (name.clone(), recorder.records())
+        });
+        let summary = self.summary(0, trace, self.models.notes.clone());
+        (self.counters, self.turned_off) = ended;
+        summary
+    }
+
     /// The run is over.
-    fn finish(mut self) -> Summary {
+    fn finish(&mut self) -> Summary {
         self.sweep();
+        let left: Vec<ProcessEntry> = self.arena.processes().collect();
+        // Exiting ones are as good as gone; and so is the one that we are in.
         let myself = std::process::id();
-        let left: Vec<ProcessEntry> = self
-            .arena
-            .processes()
-            .filter(|entry| entry.pid != myself)
-            .collect();
-        // Exiting ones are as good as gone.
-        let running = left.iter().filter(|entry| !entry.exiting).count();
+        let running = left
+            .iter()
+            .filter(|entry| !entry.exiting && entry.pid != myself);
+        let running = running.count() as u64;
         left.iter().for_each(|entry| self.count(entry));
         if self.advise {
             self.hear_workers();
@@ -620,7 +695,13 @@ impl Manager {
         self.models.save();
         self.keep_mind();
         self.models.tidy();
-        self.summary(running as u64)
+        let mut notes = std::mem::take(&mut self.models.notes);
+        let trace = self.end_trace(&mut notes);
+        let summary = self.summary(running, trace, notes);
+        if let Some(workers) = &mut self.workers {
+            workers.stop();
+        }
+        summary
     }
 
     fn keep_mind(&mut self) {
@@ -632,11 +713,14 @@ impl Manager {
         }
     }
 
-    fn summary(mut self, still_running: u64) -> Summary {
-        let mut notes = std::mem::take(&mut self.models.notes);
-        let trace = self.end_trace(&mut notes);
-        let unseen = self.unseen();
-        self.note_overload(&mut notes);
+    fn summary(
+        &self,
+        still_running: u64,
+        trace: Option<(String, u64)>,
+        mut notes: Vec<String>,
+    ) -> Summary {
+        let sums = self.processes.sums();
+        self.note_overload(&sums, &mut notes);
         if still_running > 0 {
             let count = summary::counted_es(still_running, "process");
             notes.push(format!(
@@ -645,9 +729,6 @@ impl Manager {
         }
         let mut gain = self.files.forgotten_gain.clone();
         self.files.iter().for_each(|(_, file)| gain.add(&file.gain));
-        if let Some(workers) = &mut self.workers {
-            workers.stop();
-        }
         Summary {
             elapsed: self.now(),
             job: self.job.clone(),
@@ -655,22 +736,22 @@ impl Manager {
             still_running,
             files: self.files.count_all(),
             contexts: self.contexts.len() as u64,
-            totals: self.processes.totals,
-            programs: self.programs(),
+            totals: sums.totals,
+            programs: programs(&sums),
             busiest: self.busiest(),
-            judged: self.processes.judged,
+            judged: sums.judged,
             models_begun: self.models.begun,
             models_saved: self.models.saved,
             advised: self.advise,
-            loads: std::mem::take(&mut self.loads).into_iter().collect(),
+            loads: self.loads.iter().map(|(r, l)| (*r, *l)).collect(),
             useful: gain.useful,
             wasted: gain.wasted(),
             backends: self.workers.as_ref().map_or(Vec::new(), Workers::summary),
             decided: self.mind.explain(),
-            unseen,
+            unseen: self.unseen(),
             notes,
             trace,
-            manager_time: processor_time(),
+            manager_time: Nanos::ZERO,
         }
     }
 
@@ -687,9 +768,9 @@ impl Manager {
         }
     }
 
-    fn note_overload(&self, notes: &mut Vec<String>) {
+    fn note_overload(&self, sums: &Sums, notes: &mut Vec<String>) {
         if self.unlearned > 0 {
-            let (all, unlearned) = (self.processes.totals.all(), self.unlearned);
+            let (all, unlearned) = (sums.totals.all(), self.unlearned);
             notes.push(format!(
                 "more was reported than the manager could think about: models saw {} of {all} operations, counts and trace have all",
                 all.saturating_sub(unlearned)
@@ -752,15 +833,6 @@ impl Manager {
             .collect()
     }
 
-    fn programs(&self) -> Vec<Named> {
-        let programs = self.processes.programs.iter().map(|(name, p)| Named {
-            name: name.clone(),
-            processes: p.processes,
-            totals: p.totals,
-        });
-        busiest_first(programs.collect())
-    }
-
     fn busiest(&self) -> Vec<Named> {
         let files = self.files.iter().map(|(_, file)| Named {
             name: file.path().display().to_string(),
@@ -771,6 +843,15 @@ impl Manager {
         files.truncate(10);
         files
     }
+}
+
+fn programs(sums: &Sums) -> Vec<Named> {
+    let programs = sums.programs.iter().map(|(name, p)| Named {
+        name: name.clone(),
+        processes: p.processes,
+        totals: p.totals,
+    });
+    busiest_first(programs.collect())
 }
 
 fn is_at(open: &Open, place: (u32, u32)) -> bool {
@@ -797,4 +878,107 @@ fn host() -> Option<String> {
 fn processor_time() -> Nanos {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_arena::{Client, FileSlot, Found, Kind, Writer};
+    use std::ffi::CString;
+
+    fn manager() -> Manager {
+        Manager::create(Options {
+            filter: PathFilter::default(),
+            advise: false,
+            mind: Box::new(|_| Box::new(Nothing)),
+            trace: None,
+            models: None,
+            command: Vec::new(),
+            job: None,
+            slots: 4,
+        })
+        .unwrap()
+    }
+
+    /// A program with a file open, as the manager's arena has it.
+    struct Program {
+        client: Client,
+        writer: Writer,
+        slot: FileSlot,
+    }
+
+    impl Program {
+        fn new(manager: &Manager) -> Program {
+            let path = CString::new(manager.address()).unwrap();
+            let client = Client::attach(&path, [&b"app"[..]].into_iter()).unwrap();
+            let mut writer = Writer::new();
+            assert!(writer.open(&client));
+            let found = Found {
+                descriptor: 3,
+                device: 1,
+                inode: 2,
+                size: 100,
+                flags: libc::O_RDONLY,
+                inherited: false,
+                path: b"/data",
+            };
+            let slot = client.open_file(&found).unwrap();
+            Program {
+                client,
+                writer,
+                slot,
+            }
+        }
+
+        fn tell(&mut self, kind: Kind, len: u64) {
+            let mut record = presagio_arena::Record::new(kind);
+            (record.file, record.generation) = (self.slot.index, self.slot.generation);
+            record.len = len;
+            assert!(self.writer.push(&self.client, &record));
+        }
+    }
+
+    fn opens(manager: &Manager) -> usize {
+        manager.files.iter().map(|(_, file)| file.opens.len()).sum()
+    }
+
+    /// As often as a loss is looked into; each sweep comes after a look, however long that takes.
+    fn look_and_sweep(manager: &mut Manager) {
+        for _ in 0..SUSPICIOUS_SWEEPS {
+            manager.swept -= SWEEP;
+            manager.look();
+        }
+    }
+
+    #[test]
+    fn what_a_program_lost_is_counted_wherever_the_manager_is() {
+        let mut manager = manager();
+        let mut program = Program::new(&manager);
+        program.tell(Kind::Gap, 7);
+        manager.look();
+        assert_eq!(manager.lost, 7);
+    }
+
+    #[test]
+    fn a_file_whose_closing_was_lost_does_not_stay_open() {
+        let mut manager = manager();
+        let mut program = Program::new(&manager);
+        program.tell(Kind::Operation(Action::Open), 0);
+        manager.look();
+        assert_eq!(opens(&manager), 1);
+        program.client.close_file(program.slot); // and its record found no room
+        program.tell(Kind::Gap, 1);
+        look_and_sweep(&mut manager);
+        assert_eq!(opens(&manager), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_open_stays_so_whatever_else_was_lost() {
+        let mut manager = manager();
+        let mut program = Program::new(&manager);
+        program.tell(Kind::Operation(Action::Open), 0);
+        program.tell(Kind::Gap, 1);
+        look_and_sweep(&mut manager);
+        assert_eq!((opens(&manager), manager.suspicious), (1, 0));
+    }
 }

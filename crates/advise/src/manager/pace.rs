@@ -20,8 +20,9 @@ const SPAN: Duration = Duration::from_millis(50);
 /// Of the time, in per cent: above this models see less, below that more.
 const BUSY: u128 = 70;
 const EASY: u128 = 40;
-/// Operations of one process and look that models always see.
+/// Operations of one process and look that models always see; where they may see this many, they may see all.
 const ALLOWANCE_MIN: u32 = 16;
+const ALLOWANCE_MAX: u32 = 4096;
 
 /// What to do until the next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +91,10 @@ impl Pace {
         }
         let busy = self.worked.as_nanos() * 100 / span.as_nanos().max(1);
         if busy > BUSY {
-            self.allowance = (self.allowance.min(4096) / 2).max(ALLOWANCE_MIN);
+            self.allowance = (self.allowance.min(ALLOWANCE_MAX) / 2).max(ALLOWANCE_MIN);
         } else if busy < EASY {
-            self.allowance = self.allowance.saturating_mul(2);
+            let more = self.allowance.saturating_mul(2);
+            self.allowance = if more < ALLOWANCE_MAX { more } else { u32::MAX };
         }
         self.span_began = now;
         self.worked = Duration::ZERO;
@@ -144,5 +146,17 @@ mod tests {
         }
         assert_eq!(pace.allowance(1, 1), u32::MAX);
         assert_eq!(pace.allowance(2 * CROWD, 4), CROWD as u32 / 8, "a crowd");
+    }
+
+    #[test]
+    fn one_busy_moment_is_over_after_an_easy_one() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let busy = start + SPAN;
+        pace.next(start, busy, 1);
+        assert_eq!(pace.allowance(1, 1), ALLOWANCE_MAX / 2);
+        let easy = busy + SPAN;
+        pace.next(easy, easy, 1);
+        assert_eq!(pace.allowance(1, 1), u32::MAX);
     }
 }

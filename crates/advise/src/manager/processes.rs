@@ -7,9 +7,10 @@ use presagio_arena::{Arena, Origin, ProcessEntry};
 use presagio_core::{ContextId, Event, IdHashMap, Nanos};
 use presagio_predict::Model;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Programs that the summary tells apart.
 const PROGRAMS_MAX: usize = 64;
@@ -29,7 +30,6 @@ const RANKS: [&str; 6] = [
 
 /// A process, or rather one program that it ran: an exec makes another one.
 pub(super) struct Process {
-    pub number: u32,
     pub pid: u32,
     pub command: String,
     pub program: String,
@@ -98,9 +98,33 @@ pub(super) struct Processes {
     /// By process id and image.
     numbers: IdHashMap<(u32, u32), u32>,
     next: u32,
+    /// The number from which on processes are asked next: see [`Processes::touched`].
+    turn: u32,
+    /// What those did that have ended.
+    ended: Sums,
+}
+
+/// What processes did together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
     pub programs: BTreeMap<String, Program>,
     pub judged: Judged,
     pub totals: Totals,
+}
+
+impl Sums {
+    fn add(&mut self, process: &Process) {
+        self.judged.add(&process.judged);
+        self.totals.add(&process.totals);
+        let known = self.programs.contains_key(&process.program);
+        let name = match known || self.programs.len() < PROGRAMS_MAX {
+            true => process.program.as_str(),
+            false => "others",
+        };
+        let program = self.programs.entry(name.to_owned()).or_default();
+        program.processes += 1;
+        program.totals.add(&process.totals);
+    }
 }
 
 impl Processes {
@@ -115,7 +139,7 @@ impl Processes {
         let number = self.next;
         self.next += 1;
         self.numbers.insert((origin.pid, origin.image), number);
-        let process = begin(number, origin.pid, entry.as_ref(), models);
+        let process = begin(origin.pid, entry.as_ref(), models);
         self.live.insert(number, process);
         (number, true)
     }
@@ -124,8 +148,20 @@ impl Processes {
         self.live.get_mut(&number)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.live.values_mut()
+    /// Some of those that did something since they were here last, `max` at most. They take turns: where many are busy all
+    /// the time, each is here again and again.
+    pub fn touched(&mut self, max: usize) -> Vec<u32> {
+        let later = self.live.range(self.turn..);
+        let in_turn = later.chain(self.live.range(..self.turn));
+        let touched = in_turn.filter(|(_, process)| process.is_touched);
+        let touched: Vec<u32> = touched.map(|(number, _)| *number).take(max).collect();
+        for number in &touched {
+            self.turn = number + 1;
+            if let Some(process) = self.live.get_mut(number) {
+                process.is_touched = false;
+            }
+        }
+        touched
     }
 
     /// How many there were.
@@ -144,7 +180,7 @@ impl Processes {
         let ended: Vec<u32> = ended.map(|(_, number)| number).collect();
         for number in &ended {
             if let Some(process) = self.live.remove(number) {
-                self.sum_up(&process);
+                self.ended.add(&process);
                 models.end(&process.identity, &process.model, process.learned);
             }
         }
@@ -159,21 +195,15 @@ impl Processes {
         }
     }
 
-    fn sum_up(&mut self, process: &Process) {
-        self.judged.add(&process.judged);
-        self.totals.add(&process.totals);
-        let known = self.programs.contains_key(&process.program);
-        let name = match known || self.programs.len() < PROGRAMS_MAX {
-            true => process.program.as_str(),
-            false => "others",
-        };
-        let program = self.programs.entry(name.to_owned()).or_default();
-        program.processes += 1;
-        program.totals.add(&process.totals);
+    /// What all of them did up to now.
+    pub fn sums(&self) -> Sums {
+        let mut sums = self.ended.clone();
+        self.live.values().for_each(|process| sums.add(process));
+        sums
     }
 }
 
-fn begin(number: u32, pid: u32, entry: Option<&ProcessEntry>, models: &mut Models) -> Process {
+fn begin(pid: u32, entry: Option<&ProcessEntry>, models: &mut Models) -> Process {
     let command = entry.map_or(&[][..], |entry| &entry.command);
     let arguments: Vec<&[u8]> = command
         .strip_suffix(b"\0")
@@ -188,7 +218,6 @@ fn begin(number: u32, pid: u32, entry: Option<&ProcessEntry>, models: &mut Model
         .collect();
     let program = text[0].rsplit('/').next().filter(|name| !name.is_empty());
     Process {
-        number,
         pid,
         program: program.unwrap_or("(unknown)").to_owned(),
         command: text.join(" "),
@@ -206,14 +235,20 @@ fn begin(number: u32, pid: u32, entry: Option<&ProcessEntry>, models: &mut Model
     }
 }
 
+/// Where a shell looks for programs. Asked for once, at the beginning: inside a program the environment is the program's,
+/// which may change it at any time.
+pub(super) fn places() -> &'static OsStr {
+    static PLACES: OnceLock<OsString> = OnceLock::new();
+    PLACES.get_or_init(|| std::env::var_os("PATH").unwrap_or_default())
+}
+
 /// The file of the program. A short process may be gone before we look at it: then it is found by its name, as a shell
 /// would find it, so that it is the same program each time.
 fn image_of(pid: u32, name: &[u8]) -> PathBuf {
     let linked = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
     let name = Path::new(OsStr::from_bytes(name));
-    let places = std::env::var_os("PATH").unwrap_or_default();
     let found = || match name.components().count() {
-        1 => std::env::split_paths(&places)
+        1 => std::env::split_paths(places())
             .map(|place| place.join(name))
             .find(|path| path.is_file()),
         _ => Some(name.to_owned()),
@@ -261,6 +296,27 @@ mod tests {
         sleeper.wait().unwrap();
         assert_eq!(image_of(pid, b"sleep"), image);
         assert!(image.is_absolute());
+    }
+
+    #[test]
+    fn where_many_are_busy_each_has_its_turn() {
+        let mut processes = Processes::default();
+        let mut models = Models::new(None);
+        for number in 0..5 {
+            let process = begin(std::process::id(), None, &mut models);
+            processes.live.insert(number, process);
+        }
+        let mut asked = Vec::new();
+        for _ in 0..5 {
+            let all = processes.live.values_mut();
+            all.for_each(|process| process.is_touched = true);
+            asked.extend(processes.touched(2));
+        }
+        assert_eq!(asked, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+        let all = processes.live.iter_mut();
+        all.for_each(|(number, process)| process.is_touched = *number == 3);
+        assert_eq!(processes.touched(2), [3]);
+        assert!(processes.touched(2).is_empty());
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The trace that is written while programs run. Writing may block, on a slow or full disk: it happens on a thread of
 //! its own, with a bounded queue before it.
 
+use super::threads;
 use presagio_trace::Record;
 use presagio_trace::native::Writer;
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -15,6 +16,7 @@ const CHUNKS_MAX: usize = 64;
 /// A trace that is being written. After an error it is given up, and says why.
 pub(super) struct Recorder {
     writer: Writer<Pipe>,
+    marks: Option<SyncSender<Chunk>>,
     thread: Option<JoinHandle<()>>,
     trouble: Trouble,
     records: u64,
@@ -23,9 +25,18 @@ pub(super) struct Recorder {
 /// What went wrong, told by the thread that writes.
 type Trouble = Arc<Mutex<Option<io::Error>>>;
 
+/// What the thread that writes is sent.
+enum Chunk {
+    Bytes(Vec<u8>),
+    /// Dropped when all before it is written.
+    Mark {
+        _waiting: Sender<()>,
+    },
+}
+
 /// What the writer of the format writes to: the queue before the thread.
 struct Pipe {
-    chunks: Option<SyncSender<Vec<u8>>>,
+    chunks: Option<SyncSender<Chunk>>,
     trouble: Trouble,
 }
 
@@ -34,7 +45,7 @@ impl Write for Pipe {
         let is_broken = lock(&self.trouble).is_some();
         let sent = self.chunks.as_ref().is_some_and(|c| {
             // The thread goes on to take chunks when it cannot write any more, so this does not wait for ever.
-            c.send(bytes.to_vec()).is_ok()
+            c.send(Chunk::Bytes(bytes.to_vec())).is_ok()
         });
         match sent && !is_broken {
             true => Ok(bytes.len()),
@@ -55,27 +66,29 @@ impl Recorder {
     /// Begins a trace.
     pub fn new(file: File) -> io::Result<Recorder> {
         let trouble = Trouble::default();
-        let (chunks, queue) = sync_channel::<Vec<u8>>(CHUNKS_MAX);
+        let (chunks, queue) = sync_channel::<Chunk>(CHUNKS_MAX);
         let told = trouble.clone();
-        let thread = std::thread::Builder::new()
-            .name("trace".into())
-            .spawn(move || {
-                let mut file = file;
-                for chunk in queue {
-                    // The first error is the one that counts; a chunk behind a hole would be worth nothing.
-                    if lock(&told).is_none()
-                        && let Err(error) = file.write_all(&chunk)
-                    {
-                        *lock(&told) = Some(error);
-                    }
+        let thread = threads::spawn("trace", move || {
+            let mut file = file;
+            for chunk in queue {
+                let Chunk::Bytes(bytes) = chunk else {
+                    continue; // whoever waited sees its end dropped
+                };
+                // The first error is the one that counts; a chunk behind a hole would be worth nothing.
+                if lock(&told).is_none()
+                    && let Err(error) = file.write_all(&bytes)
+                {
+                    *lock(&told) = Some(error);
                 }
-            })?;
+            }
+        })?;
         let pipe = Pipe {
-            chunks: Some(chunks),
+            chunks: Some(chunks.clone()),
             trouble: trouble.clone(),
         };
         Ok(Recorder {
             writer: Writer::new(pipe)?,
+            marks: Some(chunks),
             thread: Some(thread),
             trouble,
             records: 0,
@@ -92,10 +105,27 @@ impl Recorder {
         let _ = self.writer.flush(); // told at the end
     }
 
+    /// The same, and waits until they are in the file.
+    pub fn settle(&mut self) {
+        self.flush();
+        let (waiting, written) = channel();
+        let mark = Chunk::Mark { _waiting: waiting };
+        let sent = self.marks.as_ref().is_some_and(|m| m.send(mark).is_ok());
+        if sent {
+            let _ = written.recv(); // ends with an error, when the mark is dropped
+        }
+    }
+
+    /// How many were added.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
     /// Completes the trace; why it is not complete, if it is not.
     pub fn finish(mut self) -> Result<u64, io::Error> {
         let finished = self.writer.finish();
         self.writer.into_inner().chunks.take();
+        self.marks.take();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -130,6 +160,17 @@ mod tests {
         assert_eq!(read.len(), 50_000);
         assert_eq!(read[49_999], name(49_999));
         assert!(presagio_trace::Source::cut_short(&source).is_none());
+    }
+
+    #[test]
+    fn what_is_settled_is_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.ptrace");
+        let mut recorder = Recorder::new(File::create(&path).unwrap()).unwrap();
+        (0..5_000).for_each(|n| recorder.write(&name(n)));
+        recorder.settle();
+        let read = presagio_trace::open(&path).unwrap();
+        assert_eq!(read.filter(Result::is_ok).count(), 5_000);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::judge::Judged;
 use crate::plan::Reason;
+use crate::strategy::TOO_FEW;
 use presagio_core::{Action, Event, Nanos};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -155,7 +156,7 @@ pub struct Summary {
 }
 
 /// How a reason is called.
-fn reason_name(reason: Reason) -> &'static str {
+pub(super) fn reason_name(reason: Reason) -> &'static str {
     match reason {
         Reason::Exact => "exact",
         Reason::Sieving => "sieving",
@@ -178,8 +179,7 @@ impl Summary {
         self.write_totals(&mut out);
         self.write_prediction(&mut out);
         self.write_loads(&mut out);
-        let decided = self.decided.iter().take(DECIDED_SHOWN);
-        decided.for_each(|line| row(&mut out, "decided", line));
+        self.write_decided(&mut out);
         self.unseen
             .iter()
             .for_each(|line| row(&mut out, "not seen", line));
@@ -191,6 +191,18 @@ impl Summary {
             row(&mut out, "trace", &line);
         }
         out
+    }
+
+    /// Files that were hardly read are many and say nothing: they are counted.
+    fn write_decided(&self, out: &mut String) {
+        let (few, told): (Vec<&String>, Vec<&String>) =
+            self.decided.iter().partition(|line| line.contains(TOO_FEW));
+        let told = told.into_iter().take(DECIDED_SHOWN);
+        told.for_each(|line| row(out, "decided", line));
+        if !few.is_empty() {
+            let line = format!("{TOO_FEW}, for {}", counted(few.len() as u64, "file"));
+            row(out, "decided", &line);
+        }
     }
 
     fn write_head(&self, out: &mut String) {
@@ -439,6 +451,22 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part:?} in\n{text}");
         }
+    }
+
+    #[test]
+    fn files_that_were_hardly_read_are_counted_in_one_line() {
+        let few = |name: &str| format!("{name}: {TOO_FEW}.");
+        let summary = Summary {
+            decided: vec![few("/a"), "/b: exact loads".into(), few("/c")],
+            ..example()
+        };
+        let text = summary.text();
+        assert!(text.contains("decided     /b: exact loads\n"), "{text}");
+        assert!(
+            text.contains("too few reads to tell, for 2 files\n"),
+            "{text}"
+        );
+        assert!(!text.contains("/a"), "{text}");
     }
 
     #[test]

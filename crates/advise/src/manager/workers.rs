@@ -3,15 +3,16 @@
 //! A file is opened when its first hint comes, and closed when no program has it open any more: until then a deleted
 //! file would stay on its disk because of us. What does not fit into the queue is not done, and said so.
 
+use super::threads;
 use crate::blocks::FileKey;
-use crate::hints::{Device, HintedFile, Hints, reopen};
+use crate::hints::{Device, HintedFile, Hints, open_regular, reopen};
 use crate::plan::{FileNumber, LoadDone, Reason};
 use presagio_core::{Nanos, Range};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -66,9 +67,25 @@ pub(super) struct Workers {
 
 struct Shared {
     hints: Hints,
-    files: Mutex<BTreeMap<FileNumber, Arc<HintedFile>>>,
+    kept: Mutex<Kept>,
     began: Instant,
     offset: Nanos,
+}
+
+/// Files that are open for the hints to come.
+#[derive(Default)]
+struct Kept {
+    files: BTreeMap<FileNumber, Arc<HintedFile>>,
+    /// Those that a program has open. A hint may be carried out when that is over, and its file is then not kept.
+    programs: BTreeSet<FileNumber>,
+}
+
+impl Kept {
+    fn keep(&mut self, number: FileNumber, file: Arc<HintedFile>) {
+        if self.files.len() < OPEN_MAX {
+            self.files.entry(number).or_insert(file);
+        }
+    }
 }
 
 impl Shared {
@@ -76,18 +93,18 @@ impl Shared {
         self.offset + self.began.elapsed().into()
     }
 
-    fn files(&self) -> MutexGuard<'_, BTreeMap<FileNumber, Arc<HintedFile>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn file(&self, number: FileNumber, at: &Whereabouts) -> Option<Arc<HintedFile>> {
-        if let Some(open) = self.files().get(&number) {
+        if let Some(open) = self.kept().files.get(&number) {
             return Some(open.clone());
         }
         let file = Arc::new(self.hints.open(find(at)?).ok()?);
-        let mut files = self.files();
-        if files.len() < OPEN_MAX {
-            files.insert(number, file.clone());
+        let mut kept = self.kept();
+        if kept.programs.contains(&number) {
+            kept.keep(number, file.clone());
         }
         Some(file)
     }
@@ -108,7 +125,7 @@ impl Shared {
     }
 
     fn open_ahead(&self, path: PathBuf) -> Option<Done> {
-        let file = open_for_reading(&path).ok()?;
+        let file = open_regular(&path).ok()?;
         let metadata = file.metadata().ok()?;
         let file = self.hints.open(file).ok()?;
         Some(Done::Opened {
@@ -141,21 +158,11 @@ impl Shared {
 fn find(at: &Whereabouts) -> Option<File> {
     let through = |(pid, fd)| reopen(pid, fd, at.key).ok();
     at.descriptor.and_then(through).or_else(|| {
-        let file = open_for_reading(&at.path).ok()?;
+        let file = open_regular(&at.path).ok()?;
         let metadata = file.metadata().ok()?;
         let is_same = (metadata.dev(), metadata.ino()) == (at.key.device, at.key.inode);
         is_same.then_some(file)
     })
-}
-
-/// A regular file, without waiting for whoever is at the other end of something else.
-fn open_for_reading(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::ErrorKind::InvalidInput.into()),
-    }
 }
 
 impl Workers {
@@ -163,7 +170,7 @@ impl Workers {
     pub fn start(now: Nanos) -> io::Result<Workers> {
         let shared = Arc::new(Shared {
             hints: Hints::default(),
-            files: Mutex::default(),
+            kept: Mutex::default(),
             began: Instant::now(),
             offset: now,
         });
@@ -172,8 +179,7 @@ impl Workers {
         let work = Arc::new(Mutex::new(work));
         let thread = |_| {
             let (shared, work, sender) = (shared.clone(), work.clone(), sender.clone());
-            let thread = std::thread::Builder::new().name("hints".into());
-            thread.spawn(move || serve(&shared, &work, &sender))
+            threads::spawn("hints", move || serve(&shared, &work, &sender))
         };
         let threads = (0..THREADS).map(thread).collect::<io::Result<_>>()?;
         Ok(Workers {
@@ -188,6 +194,11 @@ impl Workers {
     /// Has something done. A load that finds no room is told at once as one that did nothing.
     pub fn submit(&mut self, work: Work) -> Option<LoadDone> {
         let queue = self.queue.as_ref()?;
+        if let Work::Load(number, .., at) | Work::Release(number, .., at) = &work
+            && at.descriptor.is_some()
+        {
+            self.shared.kept().programs.insert(*number);
+        }
         let (TrySendError::Full(work) | TrySendError::Disconnected(work)) =
             queue.try_send(work).err()?;
         self.refused += 1;
@@ -213,15 +224,15 @@ impl Workers {
 
     /// Keeps a file that was opened ahead, for the hints that will come.
     pub fn keep(&self, number: FileNumber, file: HintedFile) {
-        let mut files = self.shared.files();
-        if files.len() < OPEN_MAX {
-            files.entry(number).or_insert_with(|| Arc::new(file));
-        }
+        self.shared.kept().keep(number, Arc::new(file));
     }
 
     /// Nobody has the file open any more.
     pub fn closed(&self, number: FileNumber) {
-        let file = self.shared.files().remove(&number);
+        let mut kept = self.shared.kept();
+        kept.programs.remove(&number);
+        let file = kept.files.remove(&number);
+        drop(kept);
         drop(file); // behind the lock
     }
 
@@ -261,6 +272,7 @@ fn serve(shared: &Shared, work: &Mutex<Receiver<Work>>, done: &Sender<Done>) {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::path::Path;
     use std::time::Duration;
 
     fn file(dir: &Path) -> (PathBuf, Whereabouts) {
@@ -298,6 +310,28 @@ mod tests {
         };
         assert_eq!((done.file, done.range), (FileNumber(1), range));
         assert!(done.there > 0 && done.ended >= done.started);
+    }
+
+    #[test]
+    fn a_file_stays_open_only_while_a_program_has_it_open() {
+        use std::os::fd::AsRawFd;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, mut at) = file(dir.path());
+        let open = File::open(&path).unwrap();
+        let number = FileNumber(1);
+        let load =
+            |at: &Whereabouts| Work::Load(number, Range::at(0, 4096), Reason::Exact, at.clone());
+        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let shared = workers.shared.clone();
+        let kept = || shared.kept().files.len();
+        at.descriptor = Some((std::process::id(), open.as_raw_fd()));
+        workers.submit(load(&at));
+        wait(&workers);
+        assert_eq!(kept(), 1);
+        workers.closed(number);
+        assert_eq!(kept(), 0);
+        shared.carry_out(load(&at)); // a hint that had waited
+        assert_eq!(kept(), 0);
     }
 
     #[test]

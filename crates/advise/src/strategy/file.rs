@@ -6,6 +6,7 @@
 use super::exact;
 use super::governor::{Governor, METHODS, Method};
 use super::ledger::Ledger;
+use super::marks::Marks;
 use super::reader::{LOOK_EVERY, Reader};
 use super::speed::{Fit, Speed, wait_ns};
 use super::tape::Cursor;
@@ -41,19 +42,10 @@ pub(super) struct File {
     pub mode: Mode,
     /// Why the method is what it is.
     pub why: String,
-    since: Since,
+    pub marks: Marks,
     already: Already,
     /// The gap up to which exact loads were joined when they were last measured.
     gap_measured: u64,
-}
-
-/// What happened since the last batch of loads was asked for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Since {
-    began: Nanos,
-    wait_ns: u64,
-    loaded: u64,
-    operations: u64,
 }
 
 /// How much of the last loads was in memory before.
@@ -76,7 +68,7 @@ impl File {
             planned_before: 0,
             mode: Mode::Normal,
             why: String::new(),
-            since: Since::default(),
+            marks: Marks::default(),
             already: Already::default(),
             gap_measured: 0,
         }
@@ -96,13 +88,16 @@ impl File {
         reader.read(access);
         let found = self.ledger.read(access.range);
         let wait_ns = wait_ns(access.range.len(), access.duration.0);
-        self.since.wait_ns += wait_ns;
         let asked = 2 * found.bytes >= access.range.len();
         self.governor
             .read(found.method.filter(|_| asked), wait_ns as f64);
-        if found.bytes == 0 {
+        if found.bytes == 0 && self.marks.is_idle() {
             let operations = access.range.len().div_ceil(operation_max);
             speed.took(operations, access.range.len(), access.duration.0);
+        } else if wait_ns > 0 {
+            let until = access.time + access.duration;
+            let work = self.marks.waited(access.range, until, operation_max);
+            work.inspect(|w| speed.took(w.operations, w.bytes, w.took.0));
         }
         if reader.reads.is_multiple_of(LOOK_EVERY) {
             self.decide(access, speed);
@@ -110,14 +105,10 @@ impl File {
     }
 
     /// A load was carried out.
-    pub fn loaded(&mut self, done: &LoadDone, speed: &mut Speed) {
+    pub fn loaded(&mut self, done: &LoadDone) {
         let already = done.already.min(done.range.len());
-        let new = done.there.min(done.range.len()).saturating_sub(already);
-        let operations = new.div_ceil(self.operation_max());
         self.ledger.refund(already);
-        self.since.loaded += new;
-        self.since.operations += operations;
-        speed.took(operations, new, done.ended.since(done.started).0);
+        self.marks.found(done.range, already);
         self.mind_already(done.range.len(), already);
     }
 
@@ -132,17 +123,6 @@ impl File {
             if useless && self.governor.method() != Method::Nothing {
                 self.governor.useless();
             }
-        }
-    }
-
-    /// A batch of loads is asked for. Since they are when half of the last one is read, the device has moved one batch
-    /// since the last: if the program waited most of that time, this is what the device can do.
-    pub fn asked(&mut self, now: Nanos, speed: &mut Speed) {
-        let since = std::mem::take(&mut self.since);
-        self.since.began = now;
-        let elapsed = now.since(since.began).0;
-        if since.began > Nanos::ZERO && since.wait_ns > elapsed / 2 {
-            speed.took(since.operations, since.loaded, elapsed);
         }
     }
 
@@ -177,6 +157,7 @@ impl File {
 
     fn restart(&mut self) {
         self.ledger.stake();
+        self.marks = Marks::default();
         self.readers.values_mut().for_each(Reader::restart);
     }
 
@@ -242,6 +223,9 @@ impl File {
     /// The same if everything ahead is loaded.
     fn sieving_ns(&self, reader: &Reader, fit: Option<Fit>) -> Option<f64> {
         let (shape, fit) = (reader.shape?, fit?);
+        if !fit.apart {
+            return Some(0.0); // a larger operation might take no longer: worth a try
+        }
         let span = shape.read_len / shape.density;
         let operations = span / self.block(Some(fit)).min(self.operation_max()) as f64;
         Some(overlapped(fit).time(operations, span))

@@ -25,6 +25,9 @@ const EPOCH: u32 = 32;
 const EPOCH_FIRST: u32 = 16;
 /// And earlier still where an earlier run, or the file before, has told what to expect.
 const EPOCH_SEEDED: u32 = 4;
+/// After so many reads, one that waits so many times as long as another is given up.
+const EPOCH_HOPELESS: u32 = 8;
+const HOPELESS: f64 = 1.25;
 /// Reads after a change that do not count: what was underway, and what came too late.
 const SETTLING: u32 = 8;
 /// Reads until a method that lost is tried again: an epoch each is 4 %, less with each doubling.
@@ -33,6 +36,8 @@ const RETRY: u64 = 1024;
 const RETRY_DOUBLINGS_MAX: u32 = 10;
 /// Another method must promise to save this share of the time, or the change is not worth its unrest.
 const GAIN_MIN: f64 = 0.05;
+/// Less than this is not known so well, in nanoseconds.
+const COST_MIN: f64 = 50_000.0;
 /// A program that waits for less than this share of its time has nothing to gain.
 const WAIT_MIN: f64 = 0.03;
 
@@ -62,8 +67,13 @@ impl Tally {
     /// have been interrupted.
     fn waits(&self, think_ns: f64) -> bool {
         let others = f64::from(self.reads.saturating_sub(1).max(1));
-        let wait_ns = (self.wait_ns - self.longest_ns) / others;
+        let wait_ns = self.rest_ns() / others;
         wait_ns > WAIT_MIN * (wait_ns + think_ns)
+    }
+
+    /// What all but the longest waited.
+    fn rest_ns(&self) -> f64 {
+        self.wait_ns - self.longest_ns
     }
 }
 
@@ -121,6 +131,11 @@ impl Governor {
         self.trial
     }
 
+    /// Whether the method in force was not measured yet.
+    pub fn is_tried(&self) -> bool {
+        self.costs[self.method as usize].is_none()
+    }
+
     /// What a method costs, as far as it was measured.
     pub fn costs(&self) -> [Option<f64>; 3] {
         self.costs
@@ -141,7 +156,24 @@ impl Governor {
 
     /// Whether an epoch is over, and a decision due.
     pub fn is_due(&self) -> bool {
-        self.tallies[self.method as usize].reads >= self.epoch()
+        self.tallies[self.method as usize].reads >= self.epoch() || self.is_hopeless()
+    }
+
+    /// Whether the method in force cannot become the best of its epoch any more, or not likely so: it has already waited for
+    /// as long as another would in all of it, or its first reads waited for much longer.
+    fn is_hopeless(&self) -> bool {
+        let others = METHODS.into_iter().filter(|m| *m != self.method);
+        let best = others.filter_map(|m| self.costs[m as usize]);
+        let Some(best) = best.min_by(f64::total_cmp).map(|cost| cost.max(COST_MIN)) else {
+            return false;
+        };
+        let tally = self.tallies[self.method as usize];
+        let reads = if tally.reads > EPOCH_HOPELESS {
+            f64::from(tally.reads) * HOPELESS
+        } else {
+            f64::from(EPOCH)
+        };
+        self.method != Method::Nothing && tally.rest_ns() > best * reads
     }
 
     /// Decides. `think_ns` is what the program does between reads; `estimates` has a figure for each method that is
@@ -309,6 +341,13 @@ mod tests {
         let mut governor = Governor::default();
         let had = reads(&mut governor, 100_000, SIEVING, [1e6, 0.0, 1.5e6]);
         assert!(had[2] > EPOCH && had[2] < 500, "{had:?}");
+    }
+
+    #[test]
+    fn what_is_much_worse_is_stopped_at_once() {
+        let mut governor = Governor::default();
+        let had = reads(&mut governor, 200, SIEVING, [1e6, 0.0, 2e7]);
+        assert!((1..=SETTLING + 4).contains(&had[2]), "{had:?}");
     }
 
     #[test]

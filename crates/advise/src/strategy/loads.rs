@@ -17,6 +17,8 @@ const REACTION_NS: f64 = 1_100_000.0;
 const AHEAD_FACTOR: f64 = 8.0;
 /// And by at least so many blocks, so that a new one is loaded while others are read.
 const BLOCKS_AHEAD: u64 = 4;
+/// Fewer while it is only tried whether loading pays: if it does not, they are in the way.
+const BLOCKS_AHEAD_TRIED: u64 = 2;
 /// A block takes so many times as long as an operation without bytes, so that an eighth of the time goes to those at most.
 const BLOCK_FACTOR: u64 = 8;
 /// Blocks are at least this large: what a program reads while the manager sleeps.
@@ -168,9 +170,11 @@ impl File {
         let lead_ns = REACTION_NS + fit.map_or(0.0, |f| f.operation_ns);
         let wanted = AHEAD_FACTOR * lead_ns * device.min(span / read_ns.max(1.0));
         let most = AHEAD_MAX / (self.readers.len().max(1) as u64);
-        (wanted as u64)
-            .max(BLOCKS_AHEAD * self.block(fit))
-            .min(most)
+        let blocks = match self.governor.is_tried() {
+            true => BLOCKS_AHEAD_TRIED,
+            false => BLOCKS_AHEAD,
+        };
+        (wanted as u64).max(blocks * self.block(fit)).min(most)
     }
 }
 

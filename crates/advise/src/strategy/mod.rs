@@ -25,6 +25,7 @@ mod file;
 mod governor;
 mod ledger;
 mod loads;
+mod marks;
 mod random;
 mod reader;
 mod sieve;
@@ -35,6 +36,7 @@ mod told;
 mod written;
 
 pub use tapes::{LoadError, Tapes};
+pub use told::TOO_FEW;
 
 use crate::hints::{Device, Storage};
 use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Reason, Strategy};
@@ -254,10 +256,8 @@ impl Adaptive {
             return;
         };
         let left = file.plan(process, &mut turn);
-        if !turn.loads.is_empty() {
-            let speed = self.speeds.entry(file.device.name.clone()).or_default();
-            file.asked(now, speed);
-        }
+        let loads = turn.loads.iter();
+        loads.for_each(|range| file.marks.asked(*range, now));
         let reason = reason(file.governor.method());
         self.hints.extend(random::mode(file, number, process));
         self.hint(number, &turn, reason);
@@ -439,8 +439,7 @@ impl Strategy for Adaptive {
     fn loaded(&mut self, done: &LoadDone) {
         let file = self.files.get_mut(&done.file);
         if let Some(file) = file.filter(|_| is_plausible(done.range)) {
-            let speed = self.speeds.entry(file.device.name.clone()).or_default();
-            file.loaded(done, speed);
+            file.loaded(done);
         }
     }
 

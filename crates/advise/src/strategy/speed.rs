@@ -1,20 +1,23 @@
 //! What a device does: the time of one operation, and the time of a byte, found from what reads and loads took.
 //!
-//! A cold read of n bytes takes about `operation + n × byte`. Both are fitted to the last few dozen samples by the
-//! Theil–Sen method (the median of the slopes between pairs), which stays right while up to 29 % of the samples are
-//! wrong: reads that were partly in memory, or that were interrupted. Since only the last samples count, a device
-//! that changes is known anew after as many.
+//! Operations of n bytes take about `operation + n × byte` on average. It is the average that counts, with all its
+//! outliers: a device whose rate is limited lets a dozen operations pass at once and then makes one wait for all of
+//! them. So samples are summed up by size, and a line is laid through the means. As long as all operations have about
+//! the same size, half of the time is given to each figure. Only the last samples count, so that a device that
+//! changes is known anew after as many.
 
 use std::collections::VecDeque;
 
-/// The samples that count: 528 pairs, fitted in some 10 µs.
-const SAMPLES_MAX: usize = 33;
+/// The samples that count: a few rounds of a device that is limited in slices.
+const SAMPLES_MAX: usize = 64;
 /// Fewer samples say nothing.
 const SAMPLES_MIN: usize = 8;
 /// The fit is made again after so many new samples.
-const REFIT: u32 = 8;
-/// Pairs whose sizes differ by less than this share of the larger one tell noise rather than slope.
-const CONTRAST: f64 = 0.2;
+const REFIT: u32 = 4;
+/// Sizes must differ by this factor to tell the two figures apart.
+const CONTRAST: f64 = 4.0;
+/// An earlier run counts like so many samples.
+const SEEDS: usize = 16;
 /// What a page costs when it is in memory (PEERS.md: 625 ns for a read of 4 KiB).
 const HIT_PAGE_NS: u64 = 600;
 /// A read is cold if it took so many times as long as a hit ...
@@ -27,9 +30,27 @@ const BYTE_NS_MIN: f64 = 1.0 / 64.0;
 /// What is known of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Speed {
-    samples: VecDeque<(f64, f64)>,
+    samples: VecDeque<Sum>,
     unfitted: u32,
     fit: Option<Fit>,
+}
+
+/// Operations of about one size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    operations: f64,
+    bytes: f64,
+    ns: f64,
+}
+
+impl Sum {
+    fn size(&self) -> f64 {
+        self.bytes / self.operations
+    }
+
+    fn time(&self) -> f64 {
+        self.ns / self.operations
+    }
 }
 
 /// The two figures.
@@ -39,6 +60,8 @@ pub struct Fit {
     pub operation_ns: f64,
     /// Nanoseconds that a byte adds.
     pub byte_ns: f64,
+    /// Whether operations of different sizes were seen, so that the two are known apart.
+    pub apart: bool,
 }
 
 impl Fit {
@@ -85,11 +108,16 @@ pub fn wait_ns(bytes: u64, duration_ns: u64) -> u64 {
 }
 
 impl Speed {
-    /// What an earlier run has found: half of the samples lie on its line, until others have taken their place.
+    /// What an earlier run has found.
     pub fn seeded(fit: Fit) -> Speed {
-        let sizes = (1..=SAMPLES_MAX / 2).map(|i| (i << 15) as f64);
+        let sizes = (1..=SEEDS).map(|i| (i << 15) as f64);
+        let sample = |bytes| Sum {
+            operations: 1.0,
+            bytes,
+            ns: fit.time(1.0, bytes),
+        };
         Speed {
-            samples: sizes.map(|size| (size, fit.time(1.0, size))).collect(),
+            samples: sizes.map(sample).collect(),
             unfitted: 0,
             fit: Some(fit),
         }
@@ -98,8 +126,11 @@ impl Speed {
     /// The device took so long for so many operations. What was in memory is ignored.
     pub fn took(&mut self, operations: u64, bytes: u64, duration_ns: u64) {
         if operations > 0 && is_cold(bytes / operations, duration_ns / operations) {
-            let count = operations as f64;
-            self.sample(bytes as f64 / count, duration_ns as f64 / count);
+            self.sample(Sum {
+                operations: operations as f64,
+                bytes: bytes as f64,
+                ns: duration_ns as f64,
+            });
         }
     }
 
@@ -108,8 +139,8 @@ impl Speed {
         self.fit
     }
 
-    fn sample(&mut self, bytes: f64, ns: f64) {
-        self.samples.push_back((bytes, ns));
+    fn sample(&mut self, sample: Sum) {
+        self.samples.push_back(sample);
         if self.samples.len() > SAMPLES_MAX {
             self.samples.pop_front();
         }
@@ -121,43 +152,71 @@ impl Speed {
     }
 
     fn fitted(&self) -> Fit {
-        let mut slopes = self.slopes();
-        let byte_ns = if 2 * slopes.len() >= self.samples.len() {
-            median(&mut slopes).max(0.0)
+        let sums = self.by_size();
+        let sizes = || sums.iter().map(Sum::size);
+        let (least, most) = (
+            sizes().fold(f64::MAX, f64::min),
+            sizes().fold(1.0, f64::max),
+        );
+        if most >= CONTRAST * least {
+            line(&sums)
         } else {
-            self.even_slope()
-        };
-        let mut rests: Vec<f64> = self.samples.iter().map(|(b, t)| t - b * byte_ns).collect();
-        Fit {
-            operation_ns: median(&mut rests).max(0.0),
-            byte_ns,
+            self.share(total(&sums))
         }
     }
 
-    fn slopes(&self) -> Vec<f64> {
-        let pairs = self.samples.iter().enumerate();
-        let pairs = pairs.flat_map(|(i, a)| self.samples.iter().skip(i + 1).map(move |b| (a, b)));
-        pairs
-            .filter(|(a, b)| (a.0 - b.0).abs() > CONTRAST * a.0.max(b.0))
-            .map(|(a, b)| (a.1 - b.1) / (a.0 - b.0))
-            .collect()
+    /// All have one size: the two figures keep their shares of the time if these were known once; else half to each, so
+    /// that gaps up to the size of a read count as worth reading.
+    fn share(&self, all: Sum) -> Fit {
+        let (size, time) = (all.size(), all.time());
+        let known = self.fit.filter(|fit| fit.apart);
+        let share = known.map_or(0.5, |fit| fit.operation_ns / fit.time(1.0, size).max(1.0));
+        Fit {
+            operation_ns: time * share,
+            byte_ns: time * (1.0 - share) / size.max(1.0),
+            apart: known.is_some(),
+        }
     }
 
-    /// Reads of one size cannot tell the two figures apart: half of the time to each, so that gaps up to the size of a
-    /// read count as worth reading. The first larger loads tell more.
-    fn even_slope(&self) -> f64 {
-        let mut slopes: Vec<f64> = self.samples.iter().map(|(b, t)| t / b.max(1.0)).collect();
-        median(&mut slopes) / 2.0
+    /// The samples, those of one size (to a factor of two) together.
+    fn by_size(&self) -> Vec<Sum> {
+        let mut sums = [Sum::default(); 64];
+        for sample in &self.samples {
+            let sum = &mut sums[(sample.size() as u64).max(1).ilog2() as usize];
+            sum.operations += sample.operations;
+            sum.bytes += sample.bytes;
+            sum.ns += sample.ns;
+        }
+        let there = sums.into_iter().filter(|sum| sum.operations > 0.0);
+        there.collect()
     }
 }
 
-/// The middle one; zero if there is none.
-fn median(values: &mut [f64]) -> f64 {
-    if values.is_empty() {
-        return 0.0;
+fn total(sums: &[Sum]) -> Sum {
+    sums.iter().fold(Sum::default(), |a, b| Sum {
+        operations: a.operations + b.operations,
+        bytes: a.bytes + b.bytes,
+        ns: a.ns + b.ns,
+    })
+}
+
+/// The line of least squares through the means; neither figure is negative.
+fn line(sums: &[Sum]) -> Fit {
+    let all = total(sums);
+    let (size, time) = (all.size(), all.time());
+    let part = |f: fn(f64, f64) -> f64| {
+        let parts = sums
+            .iter()
+            .map(|s| s.operations * f(s.size() - size, s.time() - time));
+        parts.sum::<f64>()
+    };
+    let slope = part(|x, y| x * y) / part(|x, _| x * x);
+    let byte_ns = slope.clamp(0.0, time / size);
+    Fit {
+        operation_ns: time - byte_ns * size,
+        byte_ns,
+        apart: true,
     }
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 #[cfg(test)]
@@ -178,28 +237,29 @@ mod tests {
     #[test]
     fn a_few_dozen_reads_tell_operation_and_bandwidth() {
         let mut speed = Speed::default();
-        feed(&mut speed, 0..24, |n| 80_000.0 + n as f64 / 1.5);
+        feed(&mut speed, 0..64, |n| 80_000.0 + n as f64 / 1.5);
         let fit = speed.fit().unwrap();
         assert!((fit.operation_ns - 80_000.0).abs() < 4_000.0, "{fit:?}");
         assert!((fit.byte_ns - 1.0 / 1.5).abs() < 0.03, "{fit:?}");
     }
 
     #[test]
-    fn a_quarter_of_nonsense_does_no_harm() {
+    fn a_limit_that_lets_bursts_pass_is_seen_as_the_limit_it_is() {
         let mut speed = Speed::default();
         for i in 0..32 {
-            let wrong = if i % 4 == 0 { 25e6 } else { 0.0 };
-            feed(&mut speed, i..i + 1, |n| 1e6 + 9.0 * n as f64 + wrong);
+            let stall = if i % 16 == 15 { 100e6 } else { 0.2e6 };
+            speed.took(1, 65536, stall as u64);
+            speed.took(16, 16 << 20, 107_000_000);
         }
         let fit = speed.fit().unwrap();
-        assert!((fit.operation_ns - 1e6).abs() < 4e5, "{fit:?}");
-        assert!((fit.byte_ns - 9.0).abs() < 2.0, "{fit:?}");
+        assert!((fit.operation_ns - 6.6e6).abs() < 0.7e6, "{fit:?}");
+        assert!(fit.break_even(1 << 30) > 8 << 20, "{fit:?}");
     }
 
     #[test]
     fn a_limit_of_operations_makes_large_gaps_worth_reading() {
         let mut speed = Speed::default();
-        feed(&mut speed, 0..24, |_| 6.6e6);
+        feed(&mut speed, 0..64, |_| 6.6e6);
         assert!(speed.fit().unwrap().break_even(1 << 30) > 4 << 20);
     }
 
@@ -207,22 +267,22 @@ mod tests {
     fn a_device_that_changes_is_known_anew() {
         let mut speed = Speed::default();
         feed(&mut speed, 0..100, |n| 80_000.0 + n as f64);
-        feed(&mut speed, 0..36, |n| 5e6 + 10.0 * n as f64);
+        feed(&mut speed, 0..68, |n| 5e6 + 10.0 * n as f64);
         let fit = speed.fit().unwrap();
         assert!((fit.operation_ns - 5e6).abs() < 1e5, "{fit:?}");
     }
 
     #[test]
-    fn an_earlier_run_outweighs_a_few_samples_that_contradict_it() {
+    fn an_earlier_run_counts_until_there_are_enough_samples() {
         let fit = Fit {
             operation_ns: 1e5,
             byte_ns: 9.0,
+            apart: true,
         };
         let mut speed = Speed::seeded(fit);
-        feed(&mut speed, 0..4, |_| 5e6);
-        feed(&mut speed, 4..8, |n| fit.time(1.0, n as f64));
-        assert!((speed.fit().unwrap().byte_ns - 9.0).abs() < 3.0);
-        feed(&mut speed, 0..36, |_| 5e6);
+        feed(&mut speed, 4..12, |n| fit.time(1.0, n as f64));
+        assert!((speed.fit().unwrap().byte_ns - 9.0).abs() < 1.0);
+        feed(&mut speed, 0..68, |_| 5e6);
         assert!(speed.fit().unwrap().byte_ns < 0.1);
     }
 

@@ -292,6 +292,7 @@ impl Source<'_> {
     fn fit(&mut self) -> Option<Option<Fit>> {
         let (operation, byte) = (self.number(u64::MAX)?, self.number(u64::MAX)?);
         Some((operation > 0 || byte > 0).then_some(Fit {
+            apart: true,
             operation_ns: operation as f64,
             byte_ns: byte as f64 / 1e3,
         }))
@@ -343,6 +344,7 @@ mod tests {
 
     fn some() -> Tapes {
         let fit = Fit {
+            apart: true,
             operation_ns: 80_000.0,
             byte_ns: 0.667,
         };

@@ -30,11 +30,14 @@ pub(super) fn why(
     text + "; a read " + &waits.join(", ")
 }
 
+/// What is said of a file that was hardly read.
+pub const TOO_FEW: &str = "nothing: too few reads to tell";
+
 /// The sentence for the summary.
 pub(super) fn sentence(file: &File) -> String {
     let ledger = &file.ledger;
     let why = if file.why.is_empty() {
-        "nothing: too few reads to tell"
+        TOO_FEW
     } else {
         &file.why
     };

@@ -1,6 +1,6 @@
 //! `presagio bench PART`: measures a part of Presagio and holds it against its bars.
 //!
-//! A part is a module with a function that takes an [`Effort`] and returns a [`Report`]: tables for the
+//! A part is a module with a function that takes a [`Scope`] and returns a [`Report`]: tables for the
 //! curious, notes on how it was measured, and bars, which decide. The frame here prints all of it, as
 //! text or as one JSON document, and turns bars into an exit status. To add a part: a module, and one
 //! line in [`PARTS`].
@@ -8,6 +8,7 @@
 pub mod alloc;
 mod bars;
 mod predict;
+pub mod preload;
 pub mod run;
 pub mod sched;
 mod trace;
@@ -32,6 +33,7 @@ Examples:
   presagio bench --list                   which parts are there?
   presagio bench sched                    the scheduler; about 2 minutes
   presagio bench trace                    reading and merging traces
+  presagio bench preload                  what watching costs a program
   presagio bench sched --quick --strict   exits 1 if a bar does not hold
   presagio bench sched --json > sched.json")]
 pub struct Args {
@@ -50,6 +52,9 @@ pub struct Args {
     /// Fewer samples and smaller cases: good enough to notice a disaster
     #[arg(long)]
     quick: bool,
+    /// Only the cases whose name contains this; parts with few cases measure them all
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// The least that touches every step: for tests of the bench itself
     #[arg(long, hide = true)]
     tiny: bool,
@@ -66,6 +71,21 @@ pub enum Effort {
     Full,
 }
 
+/// What to measure, and how thoroughly.
+pub struct Scope {
+    /// How thoroughly.
+    pub effort: Effort,
+    only: Option<String>,
+}
+
+impl Scope {
+    /// Whether a case of that name is wanted.
+    pub fn has(&self, name: &str) -> bool {
+        let only = self.only.as_deref();
+        only.is_none_or(|text| name.to_lowercase().contains(&text.to_lowercase()))
+    }
+}
+
 /// What a bench found.
 pub struct Report {
     /// The tables, with their JSON keys.
@@ -80,7 +100,7 @@ pub struct Report {
 struct Part {
     name: &'static str,
     about: &'static str,
-    run: fn(Effort) -> anyhow::Result<Report>,
+    run: fn(&Scope) -> anyhow::Result<Report>,
 }
 
 const PARTS: &[Part] = &[
@@ -100,6 +120,11 @@ const PARTS: &[Part] = &[
         run: run::run,
     },
     Part {
+        name: "preload",
+        about: "the library inside programs: what a watched call, process or record costs",
+        run: preload::run,
+    },
+    Part {
         name: "predict",
         about: "the model: time and memory to learn, and to predict 16 operations",
         run: predict::run,
@@ -116,7 +141,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (false, true) => Effort::Quick,
         (false, false) => Effort::Full,
     };
-    let report = (part.run)(effort)?;
+    let only = args.only.clone();
+    let report = (part.run)(&Scope { effort, only })?;
     if args.json {
         writeln!(io::stdout(), "{:#}", report.json(part.name, effort))?;
     } else {

@@ -11,7 +11,7 @@
 mod growth;
 mod recorded;
 
-use super::{Bar, Effort, Report};
+use super::{Bar, Effort, Report, Scope};
 use crate::progress::progress;
 
 /// The sizes, by effort.
@@ -33,7 +33,8 @@ impl Plan {
     }
 }
 
-pub fn run(effort: Effort) -> anyhow::Result<Report> {
+pub fn run(scope: &Scope) -> anyhow::Result<Report> {
+    let effort = scope.effort;
     let plan = Plan::new(effort);
     let bar = progress(growth::steps(&plan) + recorded::STEPS);
     let grown = growth::measure(&plan, &bar);

@@ -3,8 +3,9 @@
 //! The same program runs plain and guided, by turns, with a cold page cache and no configuration; the bytes it got
 //! are compared, and the device's own counters tell what was really read.
 //!
-//! - **Gain**: the ROOT-like reader ([`load::Kind::Root`]) on each storage, at several sizes, medians of five; the first
-//!   guided run knows nothing, the others have the model that it left.
+//! - **Gain**: the ROOT-like reader ([`load::Kind::Root`]) on each storage, at several sizes, medians of five rounds. In
+//!   each round it reads other places: plain, guided by a Presagio that knows nothing, and guided once more by what
+//!   that one learned.
 //! - **Steps**: the same irregular places in many files; the bar is for the second run.
 //! - **Together**: 1, 2, 4 and 8 of them on one file, and a file larger than the memory there is.
 //! - **Never worse**: where nothing can be gained, in pairs; what counts is the 95 % confidence interval of the slowdown.
@@ -12,7 +13,7 @@
 pub mod load;
 mod place;
 
-use super::{Bar, Effort, Report};
+use super::{Bar, Effort, Report, Scope};
 use crate::failure::failure;
 use crate::progress::progress;
 use crate::table::{Cell, Table};
@@ -131,8 +132,12 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Files that the steps go through.
+/// Files that the steps go through, and the microseconds of computing after each of their reads: about as long as a read
+/// takes on a loop device, so that there is something to hide it behind.
 const STEPS: u64 = 40;
+const STEPS_COMPUTE: &str = "100";
+/// What the others compute, as the promises have it.
+const COMPUTE: &str = "300";
 
 /// What one run of a load was like.
 #[derive(Clone, Copy, Debug)]
@@ -144,13 +149,26 @@ struct Run {
     bytes: u64,
 }
 
+/// How the same reads are done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// Without Presagio.
+    Plain,
+    /// With one that knows nothing.
+    New,
+    /// With one that learned from the run before.
+    Again,
+}
+
+const WAYS: [Way; 3] = [Way::Plain, Way::New, Way::Again];
+
 /// A case and how it went.
 struct Outcome<'a> {
     case: &'a Case,
-    plain: Vec<Run>,
-    guided: Vec<Run>,
-    /// What the last guided run said about itself.
-    said: String,
+    /// By [`Way`], then by round.
+    runs: [Vec<Run>; 3],
+    /// What the last run of each way said about itself.
+    said: [String; 3],
 }
 
 /// How one kind of program that has nothing to gain went.
@@ -159,7 +177,7 @@ struct Even {
     ratios: Vec<f64>,
 }
 
-pub fn run(effort: Effort) -> anyhow::Result<Report> {
+pub fn run(scope: &Scope) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new()
         .prefix("presagio-bench-")
         .tempdir_in(".")
@@ -171,11 +189,13 @@ pub fn run(effort: Effort) -> anyhow::Result<Report> {
             )
         })?;
     let dir = dir.path().canonicalize()?;
-    let plan = Plan::new(effort, &dir)?;
-    let progress = progress((CASES.len() + EVENS.len()) as u64);
+    let plan = Plan::new(scope.effort, &dir)?;
+    let cases: Vec<&Case> = CASES.iter().filter(|c| scope.has(&title(c))).collect();
+    let evens: Vec<&EvenCase> = EVENS.iter().filter(|c| scope.has(c.name)).collect();
+    let progress = progress((cases.len() + evens.len()) as u64);
     let mut outcomes = Vec::new();
     let mut missing = Vec::new();
-    for case in CASES {
+    for case in cases {
         progress.set_message(format!("{}, {} KiB", case.name, case.size_kib));
         match plan.measure(case) {
             Ok(outcome) => outcomes.push(outcome),
@@ -183,7 +203,7 @@ pub fn run(effort: Effort) -> anyhow::Result<Report> {
         }
         progress.inc(1);
     }
-    let evens = plan.evens(&progress)?;
+    let evens = plan.evens(&evens, &progress)?;
     progress.finish_and_clear();
     Ok(report(&plan, &outcomes, &missing, &evens))
 }
@@ -226,23 +246,25 @@ impl Plan {
         let place = Place::new(case.storage, &self.dir)?;
         let cgroup = place.limited(case.throttle)?;
         let load = self.prepare(case, &place)?;
-        let models = tempfile::tempdir_in(&self.dir)?;
         let mut outcome = Outcome {
             case,
-            plain: Vec::new(),
-            guided: Vec::new(),
-            said: String::new(),
+            runs: Default::default(),
+            said: Default::default(),
         };
-        for _ in 0..self.rounds() {
-            let plain = self.once(&place, &cgroup, case, &load, None)?;
-            let guided = self.once(&place, &cgroup, case, &load, Some(models.path()))?;
+        for round in 0..self.rounds() {
+            let models = tempfile::tempdir_in(&self.dir)?;
+            let seed = 1 + (round * case.instances) as u64;
+            for way in WAYS {
+                let models = (way != Way::Plain).then_some(models.path());
+                let (run, said) = self.once(&place, &cgroup, (case, seed), &load, models)?;
+                outcome.runs[way as usize].push(run);
+                outcome.said[way as usize] = said;
+            }
+            let sums = WAYS.map(|way| outcome.runs[way as usize][round].sum);
             ensure!(
-                plain.0.sum == guided.0.sum,
+                sums.iter().all(|sum| *sum == sums[0]),
                 "other bytes were read with Presagio than without"
             );
-            outcome.plain.push(plain.0);
-            outcome.guided.push(guided.0);
-            outcome.said = guided.1;
         }
         Ok(outcome)
     }
@@ -250,19 +272,19 @@ impl Plan {
     /// Makes the files of a load; gives its arguments.
     fn prepare(&self, case: &Case, place: &Place) -> anyhow::Result<Vec<String>> {
         let (size, reads) = (case.size_kib << 10, self.reads(case));
-        let (path, kind) = match case.kind {
+        let (path, kind, compute) = match case.kind {
             Kind::Steps => {
                 let dir = place.dir.join("steps");
                 std::fs::create_dir(&dir)?;
                 for step in 0..STEPS {
                     make_file(&dir.join(format!("step_{step:04}.dat")), 32 << 20)?;
                 }
-                (dir, "steps")
+                (dir, "steps", STEPS_COMPUTE)
             }
             _ => {
                 let path = place.dir.join("data");
                 make_file(&path, file_size(case.kind, size, reads))?;
-                (path, "root")
+                (path, "root", COMPUTE)
             }
         };
         let (size, reads) = (size.to_string(), reads.to_string());
@@ -275,6 +297,8 @@ impl Plan {
             &size,
             "--reads",
             &reads,
+            "--compute",
+            compute,
         ]
         .map(str::to_owned)
         .to_vec())
@@ -285,17 +309,17 @@ impl Plan {
         &self,
         place: &Place,
         cgroup: &Cgroup,
-        case: &Case,
+        (case, seed): (&Case, u64),
         load: &[String],
         models: Option<&Path>,
     ) -> anyhow::Result<(Run, String)> {
         drop_caches()?;
         let before = place.counters()?;
         let started = Instant::now();
-        let running = (0..case.instances)
+        let running = (seed..seed + case.instances as u64)
             .map(|seed| {
                 let mut command = self.command(cgroup, models);
-                command.args(load).args(["--seed", &(seed + 1).to_string()]);
+                command.args(load).args(["--seed", &seed.to_string()]);
                 let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
                 command
                     .stderr(Stdio::piped())
@@ -384,9 +408,9 @@ const EVENS: &[EvenCase] = &[
 ];
 
 impl Plan {
-    fn evens(&self, progress: &ProgressBar) -> anyhow::Result<Vec<Even>> {
+    fn evens(&self, cases: &[&EvenCase], progress: &ProgressBar) -> anyhow::Result<Vec<Even>> {
         let mut evens = Vec::new();
-        for case in EVENS {
+        for case in cases {
             progress.set_message(case.name);
             let dir = tempfile::tempdir_in(&self.dir)?;
             self.shell(dir.path(), case.before, None)?;
@@ -450,11 +474,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl Outcome<'_> {
-    /// Guided over plain: of the medians, and of the first pair.
-    fn ratios(&self) -> (f64, f64) {
-        let seconds = |runs: &[Run]| median(runs.iter().map(|r| r.seconds).collect());
-        let first = self.guided[0].seconds / self.plain[0].seconds;
-        (seconds(&self.guided) / seconds(&self.plain), first)
+    /// The middle of something over all rounds of a way.
+    fn middle(&self, way: Way, get: fn(&Run) -> f64) -> f64 {
+        median(self.runs[way as usize].iter().map(get).collect())
+    }
+
+    /// Time over that of the plain runs.
+    fn ratio(&self, way: Way) -> f64 {
+        self.middle(way, |r| r.seconds) / self.middle(Way::Plain, |r| r.seconds)
     }
 
     /// Whether the counters agree with the throttle: nothing went around it.
@@ -464,8 +491,9 @@ impl Outcome<'_> {
             // A limit is kept over some tenths of a second, not in each of them.
             limit == 0 || done as f64 <= limit as f64 * (seconds + 0.5) * 1.05
         };
-        let runs = self.plain.iter().chain(&self.guided);
-        runs.into_iter()
+        self.runs
+            .iter()
+            .flatten()
             .all(|r| below(r.reads, iops, r.seconds) && below(r.bytes, bytes, r.seconds))
     }
 }
@@ -506,11 +534,12 @@ fn report(
         bars.push(Bar::at_most(name, even.slowdown().1, "", 1.03));
     }
     let mut notes = vec![format!(
-        "Gain: guided over plain, medians of {}, cold cache, by turns; first is the first pair, of \
-         which nothing was known. Device: reads and bytes that reached it. Never worse: the upper end \
-         of the 95 % confidence interval of the slowdown.",
+        "Gain: time over that of the plain run, medians of {}, cold cache, by turns; new is with nothing \
+         known of the program, again with what that run taught. Reads and bytes are those that reached the \
+         device. Never worse: the upper end of the 95 % confidence interval of the slowdown.",
         plan.rounds()
     )];
+    notes.extend(outcomes.iter().flat_map(Outcome::decisions));
     notes.extend(
         missing
             .iter()
@@ -529,12 +558,18 @@ fn title(case: &Case) -> String {
 
 fn bars_of(outcome: &Outcome<'_>) -> Vec<Bar> {
     let case = outcome.case;
-    let (ratio, _) = outcome.ratios();
-    let mut bars: Vec<Bar> = case
-        .limit
-        .map(|limit| Bar::at_most(title(case), ratio, "", limit))
-        .into_iter()
-        .collect();
+    let mut bars = Vec::new();
+    if let Some(limit) = case.limit {
+        let bar = |name: &str, way| {
+            let name = format!("{}, {name}", title(case));
+            Bar::at_most(name, outcome.ratio(way), "", limit)
+        };
+        // Irregular places are not to be known before they were seen.
+        if case.kind != Kind::Steps {
+            bars.push(bar("new", Way::New));
+        }
+        bars.push(bar("again", Way::Again));
+    }
     if case.throttle.iops > 0 {
         let held = f64::from(u8::from(outcome.throttle_held()));
         bars.push(Bar::at_least(
@@ -549,47 +584,44 @@ fn bars_of(outcome: &Outcome<'_>) -> Vec<Bar> {
 
 fn gains(outcomes: &[Outcome<'_>]) -> Table {
     let row = |outcome: &Outcome<'_>| {
-        let (ratio, first) = outcome.ratios();
-        let of = |runs: &[Run], get: fn(&Run) -> f64| median(runs.iter().map(get).collect());
-        let seconds = |runs: &[Run]| Cell::Number(of(runs, |r| r.seconds), 2);
-        let reads = |runs: &[Run]| Cell::Count(of(runs, |r| r.reads as f64) as u64);
-        let bytes = |runs: &[Run]| Cell::Bytes(of(runs, |r| r.bytes as f64) as u64);
-        vec![
-            Cell::Text(title(outcome.case)),
-            seconds(&outcome.plain),
-            seconds(&outcome.guided),
-            Cell::Number(ratio, 2),
-            Cell::Number(first, 2),
-            reads(&outcome.plain),
-            reads(&outcome.guided),
-            bytes(&outcome.plain),
-            bytes(&outcome.guided),
-            Cell::Text(outcome.chosen()),
-        ]
+        let seconds = WAYS.map(|way| Cell::Number(outcome.middle(way, |r| r.seconds), 2));
+        let ratios = [Way::New, Way::Again].map(|way| Cell::Number(outcome.ratio(way), 2));
+        let reads = WAYS.map(|way| Cell::Count(outcome.middle(way, |r| r.reads as f64) as u64));
+        let bytes = WAYS.map(|way| Cell::Bytes(outcome.middle(way, |r| r.bytes as f64) as u64));
+        let name = [Cell::Text(title(outcome.case))];
+        let cells = name.into_iter().chain(seconds).chain(ratios);
+        cells.chain(reads).chain(bytes).collect()
     };
     Table {
         title: "Waiting for I/O".to_owned(),
         columns: vec![
             ("case", "case"),
             ("plain_s", "plain s"),
-            ("guided_s", "guided s"),
-            ("ratio", "ratio"),
-            ("first", "first"),
+            ("new_s", "new s"),
+            ("again_s", "again s"),
+            ("new", "new"),
+            ("again", "again"),
             ("plain_reads", "reads"),
-            ("guided_reads", "guided"),
+            ("new_reads", "new"),
+            ("again_reads", "again"),
             ("plain_bytes", "bytes"),
-            ("guided_bytes", "guided"),
-            ("chosen", "chosen"),
+            ("new_bytes", "new"),
+            ("again_bytes", "again"),
         ],
         rows: outcomes.iter().map(row).collect(),
     }
 }
 
 impl Outcome<'_> {
-    /// What the summary says it decided, in short.
-    fn chosen(&self) -> String {
-        let decided = self.said.lines().find(|line| line.contains("data:"));
-        decided.unwrap_or_default().trim().to_owned()
+    /// What the summaries of the last guided runs say they decided, and why.
+    fn decisions(&self) -> impl Iterator<Item = String> {
+        [Way::New, Way::Again].into_iter().map(|way| {
+            let said = self.said[way as usize].lines();
+            let decided = said.filter_map(|line| line.split_once("decided")).next();
+            let why = decided.map_or("nothing is said", |(_, text)| text.trim());
+            let name = format!("{way:?}").to_lowercase();
+            format!("{}, {name}: {why}", title(self.case))
+        })
     }
 }
 
@@ -642,9 +674,8 @@ mod tests {
         };
         let outcome = |reads| Outcome {
             case: &CASES[7],
-            plain: vec![run(300)],
-            guided: vec![run(reads)],
-            said: String::new(),
+            runs: [vec![run(300)], vec![run(reads)], vec![run(300)]],
+            said: Default::default(),
         };
         assert!(outcome(300).throttle_held());
         assert!(!outcome(3000).throttle_held());

@@ -19,7 +19,7 @@ mod drive;
 mod stream;
 mod switch;
 
-use super::{Bar, Effort, Report};
+use super::{Bar, Effort, Report, Scope};
 use crate::failure::one_line;
 use crate::progress::progress;
 use crate::table::{Cell, Table};
@@ -95,7 +95,8 @@ impl Plan {
     }
 }
 
-pub fn run(effort: Effort) -> anyhow::Result<Report> {
+pub fn run(scope: &Scope) -> anyhow::Result<Report> {
+    let effort = scope.effort;
     let plan = Plan::new(effort);
     let progress = progress(plan.steps());
     let cases = cases(&plan, &progress)?;

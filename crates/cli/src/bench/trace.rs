@@ -6,7 +6,7 @@
 //!   thesis Table 4.3, where it took 190 minutes;
 //! - what an event costs in each format, in time and bytes, beside CSV in the same run.
 
-use super::{Bar, Effort, Report};
+use super::{Bar, Effort, Report, Scope};
 use crate::failure::failure;
 use crate::progress::progress;
 use crate::table::{Cell, Table};
@@ -55,7 +55,8 @@ impl Plan {
     }
 }
 
-pub fn run(effort: Effort) -> anyhow::Result<Report> {
+pub fn run(scope: &Scope) -> anyhow::Result<Report> {
+    let effort = scope.effort;
     let plan = Plan::new(effort);
     let progress = progress((8 + REPETITIONS.len() + FORMATS.len()) as u64);
     let dir = tempfile::tempdir().map_err(|cause| no_room(&cause))?;

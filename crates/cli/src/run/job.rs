@@ -43,7 +43,10 @@ const LAUNCHERS: [(&[&str], &str); 6] = [
     ),
     (&["FLUX_JOB_ID", "FLUX_TASK_RANK"], ""),
     (&["PALS_APID", "PALS_RANKID"], "PALS_LOCAL_SIZE"),
-    (&["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"], ""),
+    (
+        &["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"],
+        "SLURM_STEP_TASKS_PER_NODE",
+    ),
 ];
 
 /// Launchers that say which rank this is and nothing else: their ranks have one parent.
@@ -81,9 +84,11 @@ impl Job {
             let mut all = all?;
             // The last one is the rank, where there are several.
             all.truncate((names.len() - 1).max(1));
+            let node = value("SLURM_NODEID").and_then(|n| n.parse().ok());
+            let ranks = value(size).and_then(|n| n.parse().ok().or_else(|| listed(&n, node?)));
             Some(Job {
                 key: format!("{}={}", names[0], all.join(".")),
-                ranks: value(size).and_then(|n| n.parse().ok()).unwrap_or(0),
+                ranks: ranks.unwrap_or(0),
             })
         });
         named.or_else(|| {
@@ -115,6 +120,16 @@ impl Job {
         let listener = UnixListener::bind(&path).ok();
         start(listener.map(|listener| Door { listener, path }))
     }
+}
+
+/// The ranks on a node where Slurm lists those of all nodes: `2(x3),1` are three nodes with two, then one with one.
+fn listed(list: &str, node: u32) -> Option<u32> {
+    let mut before = 0u32;
+    list.split(',').find_map(|part| {
+        let (ranks, nodes) = part.split_once("(x").unwrap_or((part, "1"));
+        before = before.saturating_add(nodes.trim_end_matches(')').parse().ok()?);
+        (node < before).then(|| ranks.parse().ok())?
+    })
 }
 
 /// A standing advisor of this user, if there is one.
@@ -214,6 +229,23 @@ mod tests {
         };
         assert_eq!(rank("0", "0"), rank("0", "1"));
         assert_ne!(rank("0", "0"), rank("1", "0"));
+    }
+
+    #[test]
+    fn slurm_says_how_many_ranks_a_node_has() {
+        let on = |list: &str, node: &str| {
+            let slurm = [
+                ("SLURM_JOB_ID", "7"),
+                ("SLURM_STEP_ID", "0"),
+                ("SLURM_PROCID", "0"),
+                ("SLURM_NODEID", node),
+                ("SLURM_STEP_TASKS_PER_NODE", list),
+            ];
+            job(&slurm, 1).unwrap().ranks
+        };
+        assert_eq!(on("4", "0"), 4);
+        assert_eq!([on("2(x3),1", "2"), on("2(x3),1", "3")], [2, 1]);
+        assert_eq!([on("2(x3),1", "4"), on("x", "0")], [0, 0], "nobody knows");
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 const NAME: &str = "libpresagio.so";
 
+/// The library that has the manager in it: beside the other.
+const INSIDE: &str = "libpresagio_inside.so";
+
 /// Names the library, where it is not beside the command.
 const VARIABLE: &str = "PRESAGIO_LIB";
 
@@ -64,15 +67,43 @@ impl Preload {
         }
     }
 
+    /// Puts both libraries into the environment of what is started next, and the directory of this run. The manager's is
+    /// the second: the loader starts them from the last to the first, and it has to be there before it is looked for.
+    pub fn enter_inside(&self, directory: &Path) -> anyhow::Result<()> {
+        let inside = self.library.with_file_name(INSIDE);
+        if !inside.is_file() {
+            let what = format!("{INSIDE} is not where it should be");
+            let cause = format!("it does not lie beside {}", self.library.display());
+            return Err(failure(
+                what,
+                cause,
+                "build it with `cargo build --release`",
+            ));
+        }
+        let list = listed(std::env::var_os(PRELOAD), &self.library);
+        // SAFETY: this process has one thread.
+        unsafe {
+            std::env::set_var(PRELOAD, listed(Some(list), &inside));
+            std::env::set_var(presagio_arena::VARIABLE, presagio_arena::NO_ADDRESS);
+            std::env::set_var(presagio_arena::INSIDE, directory);
+        }
+        Ok(())
+    }
+
     /// The same for a person's shell, line by line.
     pub fn exports(&self, address: &str) -> String {
         let list = listed(std::env::var_os(PRELOAD), &self.library);
         format!(
-            "export {PRELOAD}='{}'\nexport {}='{address}'\n",
-            list.display(),
+            "export {PRELOAD}={}\nexport {}={address}\n",
+            quoted(&list.to_string_lossy()),
             presagio_arena::VARIABLE
         )
     }
+}
+
+/// As a shell reads it, whatever is in it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// The list with the library in it: behind what is there, since that was there first.
@@ -106,6 +137,16 @@ fn beside(exe: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_a_path_as_it_is() {
+        let path = r#"/it's $HOME "here"\x.so"#;
+        let script = format!("printf %s {}", quoted(path));
+        let shell = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output();
+        assert_eq!(shell.unwrap().stdout, path.as_bytes());
+    }
 
     #[test]
     fn the_library_comes_behind_what_is_preloaded_already_and_only_once() {

@@ -5,13 +5,12 @@
 
 use super::settings::Plan;
 use super::supervise::say;
+use presagio_advise::manager::Summary;
 use presagio_advise::manager::desk::{Desk, Doors, Ticket};
-use presagio_advise::manager::{Manager, Options, Summary};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
@@ -31,11 +30,17 @@ pub fn start(plan: Plan, door: Option<Door>, ranks: u32) -> io::Result<Ticket> {
             drop(ours);
             std::process::exit(manage(plan, theirs, door));
         }
-        _ => {
+        child => {
             drop(theirs);
-            Ticket::get(ours, ranks)
+            // One that could not begin ends; the command must not find it among its children.
+            Ticket::get(ours, ranks).inspect_err(|_| reap(child))
         }
     }
+}
+
+fn reap(child: libc::pid_t) {
+    // SAFETY: nobody wants the status.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
 }
 
 /// The life of a manager.
@@ -44,7 +49,7 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
     let json = plan.json.take();
     let (quiet, blind) = (plan.quiet, std::mem::take(&mut plan.blind));
     let (listener, path) = door.map(|d| (d.listener, d.path)).unzip();
-    let begun = begin(plan).and_then(|manager| {
+    let begun = plan.begin().and_then(|manager| {
         let doors = Doors {
             guests: vec![guest.try_clone()?],
             listener,
@@ -76,30 +81,6 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
     0
 }
 
-/// Makes the manager that a plan describes.
-pub fn begin(mut plan: Plan) -> io::Result<Manager> {
-    Manager::create(Options {
-        mind: plan.mind(),
-        filter: plan.filter,
-        advise: plan.advise,
-        trace: plan.trace,
-        models: plan.models,
-        command: plan
-            .command
-            .into_iter()
-            .map(OsStringExt::into_vec)
-            .collect(),
-        job: super::job::name(),
-        slots: slots(),
-    })
-}
-
-/// Threads that can report at the same time: two for each processor, 256 KiB each.
-fn slots() -> u32 {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (2 * processors as u32).clamp(128, 1024)
-}
-
 /// Says what could not be seen from the beginning.
 pub fn complete(summary: &mut Summary, blind: Vec<String>) {
     if summary.processes == 0 && blind.is_empty() {
@@ -128,6 +109,15 @@ pub fn write_json(summary: &Summary, mut file: File) {
     }
 }
 
+/// Programs come first where all cores are busy.
+pub fn stand_back() {
+    const NICE: libc::c_int = 10;
+    // SAFETY: no memory involved. Who may not do this stays as important as others.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+    // A session of its own is a group of its own to the scheduler, whatever its processes' niceness, where these are on.
+    let _ = std::fs::write("/proc/self/autogroup", NICE.to_string());
+}
+
 /// Away from the terminal and from all that the command has to do with.
 fn leave_home(plan: &Plan, guest: &UnixStream, door: Option<&Door>) {
     // SAFETY: no memory involved, but for the mask, which is there.
@@ -152,30 +142,17 @@ fn leave_home(plan: &Plan, guest: &UnixStream, door: Option<&Door>) {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::prctl(libc::PR_SET_NAME, c"presagio-mgr".as_ptr());
     }
-    pin(plan.pin);
+    stand_back();
     let ours = [
         Some(guest.as_raw_fd()),
         door.map(|d| d.listener.as_raw_fd()),
-        plan.trace.as_ref().map(|t| t.1.as_raw_fd()),
+        plan.trace.as_ref().map(AsRawFd::as_raw_fd),
         plan.json.as_ref().map(AsRawFd::as_raw_fd),
     ];
     close_all_but(&ours.into_iter().flatten().collect());
 }
 
-/// Keeps this process on one processor.
-pub fn pin(cpu: Option<usize>) {
-    let Some(cpu) = cpu.filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) else {
-        return;
-    };
-    // SAFETY: a set on the stack, and a processor within it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &set);
-    }
-}
-
-/// Closes what was inherited: stdin and stdout lead nowhere from here on.
+/// Closes what was inherited.
 fn close_all_but(ours: &BTreeSet<RawFd>) {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = open
@@ -186,6 +163,11 @@ fn close_all_but(ours: &BTreeSet<RawFd>) {
         // SAFETY: nothing here knows of these descriptors; the one that listed them is closed already.
         unsafe { libc::close(fd) };
     }
+    lead_nowhere();
+}
+
+/// Stdin and stdout lead nowhere from here on.
+pub fn lead_nowhere() {
     if let Ok(nowhere) = File::options().read(true).write(true).open("/dev/null") {
         for fd in [0, 1] {
             // SAFETY: both are open.

@@ -6,23 +6,27 @@
 //! *command* gets the library and the manager's address through its environment. The *manager* ([`manager`]) is a fork of
 //! this process in a session of its own, where signals for the command do not reach it.
 //!
+//! With `--in-process` there is no manager beside the command, but one inside of it ([`inside`]).
+//!
 //! Ranks of one job on one node share a manager ([`job`]); a `presagio run` within another one simply becomes its
 //! command.
 
 mod inherited;
+mod inside;
 pub mod job;
 pub mod library;
 pub mod manager;
 pub mod settings;
 mod supervise;
 
-use crate::failure::one_line;
+use crate::failure::{failure, one_line};
 use job::Job;
 use library::Preload;
 use presagio_advise::manager::desk::{Ticket, answers};
 use presagio_advise::manager::is_static;
 use settings::{Plan, Settings};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,13 +56,18 @@ Examples:
   presagio run --config hints.json -- ./app   hints by hand, as for MERCURY
   presagio run --include '*.h5' -- python3 train.py
   presagio run --json run.json --quiet -- ./app      the summary for a script
+  presagio run --in-process -- ./app          no process beside it, but threads inside
   mpirun -n 4 presagio run -- ./app           one summary for all four")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
     /// Run the command as if presagio were not there
-    #[arg(long, conflicts_with_all = ["observe", "advise", "trace", "config", "json"])]
+    #[arg(long, conflicts_with_all = ["observe", "advise", "trace", "config", "json", "in_process"])]
     off: bool,
+    /// Run the manager on a thread inside the command, where there may be no second process. With ranks, put
+    /// `presagio run` before the launcher, or each has a manager and a summary of its own
+    #[arg(long)]
+    in_process: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -85,13 +94,31 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
         preload.enter(&address);
         return Ok(supervise::become_it(&args.command));
     }
+    if args.in_process {
+        refuse_shared_files(args)?;
+        let mut plan = plan(args)?;
+        plan.make_absolute()?;
+        return inside::run(&args.command, &preload, plan);
+    }
     match register(args)? {
         Some(ticket) => {
             preload.enter(OsStr::new(&ticket.address));
-            Ok(supervise::supervise(&args.command, ticket))
+            let leave = || supervise::leave(ticket);
+            Ok(supervise::supervise(&args.command, leave))
         }
         None => Ok(supervise::become_it(&args.command)),
     }
+}
+
+/// Ranks with a manager each would write the same files.
+fn refuse_shared_files(args: &Args) -> anyhow::Result<()> {
+    if Job::of_environment().is_some() && args.settings.names_files() {
+        let what = "ranks that each have a manager inside cannot share a trace or summary";
+        let cause = "each would replace that of the others";
+        let advice = "put `presagio run` before the launcher, or leave --in-process out";
+        return Err(failure(what, cause, advice));
+    }
+    Ok(())
 }
 
 /// The same switches that the library looks at.
@@ -143,7 +170,8 @@ fn register(args: &Args) -> anyhow::Result<Option<Ticket>> {
 /// What the manager is to do, as far as it can go wrong because of what the user asked for.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let mut plan = args.settings.plan()?;
-    plan.command = args.command.clone();
+    let words = args.command.iter().cloned();
+    plan.orders.command = words.map(OsStringExt::into_vec).collect();
     let program = find_program(&args.command[0]);
     if program.as_deref().and_then(is_static) == Some(true) {
         let name = args.command[0].to_string_lossy();

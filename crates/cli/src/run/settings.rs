@@ -3,9 +3,7 @@
 use super::supervise::say;
 use crate::failure::failure;
 use presagio_advise::config::Config;
-use presagio_advise::manager::{Configured, MakeMind, Nothing, memory_left};
-use presagio_advise::strategy::{Adaptive, Options as Choices, Tapes};
-use presagio_arena::PathFilter;
+use presagio_advise::manager::{Manager, Orders};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -54,15 +52,11 @@ pub struct Settings {
 
 /// What a manager is to do, with all that can fail done.
 pub struct Plan {
-    pub filter: PathFilter,
-    pub advise: bool,
+    pub orders: Orders,
     pub config: Option<Config>,
-    pub trace: Option<(String, File)>,
+    pub trace: Option<File>,
     pub json: Option<File>,
-    pub models: Option<PathBuf>,
     pub quiet: bool,
-    pub pin: Option<usize>,
-    pub command: Vec<OsString>,
     /// What will not be seen, as far as that is known before.
     pub blind: Vec<String>,
 }
@@ -80,6 +74,11 @@ impl Settings {
             && self.json.is_none()
     }
 
+    /// Whether there are files that one manager alone can write.
+    pub fn names_files(&self) -> bool {
+        self.trace.is_some() || self.json.is_some()
+    }
+
     /// Says that these settings are not the ones that hold.
     pub fn say_unused(&self, whose: &str) {
         if !self.is_usual() {
@@ -94,31 +93,32 @@ impl Settings {
         let globs = |list: &[OsString]| -> Vec<Vec<u8>> {
             list.iter().map(|glob| glob.as_bytes().to_vec()).collect()
         };
-        let (include, exclude) = (globs(&self.include), globs(&self.exclude));
+        let orders = Orders {
+            include: globs(&self.include),
+            exclude: globs(&self.exclude),
+            observe: self.observe,
+            config: self.config(),
+            trace: self.trace.clone(),
+            models: self.models(),
+            pin: self.pin,
+            job: super::job::name(),
+            command: Vec::new(),
+        };
+        orders.filter()?;
         Ok(Plan {
-            filter: PathFilter::new(
-                include.iter().map(Vec::as_slice),
-                exclude.iter().map(Vec::as_slice),
-            )?,
-            advise: !self.observe,
-            config: self.config()?,
+            config: orders.config.as_deref().map(Config::load).transpose()?,
             trace: self.trace.as_deref().map(open_trace).transpose()?,
             json: self.json.as_deref().map(open_json).transpose()?,
-            models: self.models(),
             quiet: self.quiet,
-            pin: self.pin,
-            command: Vec::new(),
             blind: Vec::new(),
+            orders,
         })
     }
 
-    fn config(&self) -> anyhow::Result<Option<Config>> {
+    fn config(&self) -> Option<PathBuf> {
         let named = std::env::var_os("MERCURY_CONFIG").map(PathBuf::from);
-        let path = self
-            .config
-            .clone()
-            .or(named.filter(|p| !p.as_os_str().is_empty()));
-        Ok(path.map(|path| Config::load(&path)).transpose()?)
+        let named = named.filter(|path| !path.as_os_str().is_empty());
+        self.config.clone().or(named)
     }
 
     /// Where models are kept.
@@ -129,44 +129,38 @@ impl Settings {
         let absolute = |path: &PathBuf| std::path::absolute(path).ok();
         let cache = || {
             let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-            let cache = set.filter(|p| p.is_absolute()).or_else(home)?;
-            Some(cache.join("presagio"))
+            let home = std::env::var_os("HOME").map(PathBuf::from);
+            cache_directory(set, home)
         };
         self.model_dir.as_ref().map_or_else(cache, absolute)
     }
 }
 
+/// Where models are kept if nobody says otherwise. What is relative would be another place for each command.
+fn cache_directory(set: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let is_some_place = |path: &PathBuf| path.is_absolute();
+    let below_home = || Some(home.filter(is_some_place)?.join(".cache"));
+    let cache = set.filter(is_some_place).or_else(below_home)?;
+    Some(cache.join("presagio"))
+}
+
 impl Plan {
-    /// What decides: nothing, or the configuration, or what adapts.
-    pub fn mind(&mut self) -> Box<MakeMind> {
-        let (advise, config) = (self.advise, self.config.take());
-        Box::new(move |remembered| {
-            if !advise {
-                return Box::new(Nothing);
-            }
-            let adaptive = Box::new(adaptive(remembered));
-            match config {
-                Some(config) => Box::new(Configured::new(config, adaptive)),
-                None => adaptive,
-            }
-        })
+    /// Makes the manager.
+    pub fn begin(self) -> io::Result<Manager> {
+        self.orders.begin(self.config, self.trace)
+    }
+
+    /// Names files so that another process finds them, wherever it goes.
+    pub fn make_absolute(&mut self) -> io::Result<()> {
+        for path in [&mut self.orders.config, &mut self.orders.trace] {
+            *path = path.take().map(std::path::absolute).transpose()?;
+        }
+        Ok(())
     }
 }
 
-/// What adapts, with what it learned in earlier runs, within what memory there is.
-fn adaptive(remembered: Option<&[u8]>) -> Adaptive {
-    let tapes = remembered.and_then(|bytes| Tapes::load(bytes).ok());
-    let usual = Choices::default();
-    let choices = Choices {
-        memory_max: usual.memory_max.min(memory_left() / 8),
-        ..usual
-    };
-    Adaptive::new(choices, tapes.unwrap_or_default())
-}
-
 /// Opens a new trace. What is no trace is not replaced: it was not meant.
-fn open_trace(path: &Path) -> anyhow::Result<(String, File)> {
+fn open_trace(path: &Path) -> anyhow::Result<File> {
     let explain = |error: io::Error| {
         let advice = match error.kind() {
             io::ErrorKind::AlreadyExists => "choose another name, or remove it",
@@ -188,8 +182,7 @@ fn open_trace(path: &Path) -> anyhow::Result<(String, File)> {
         .write(true)
         .create(true)
         .truncate(path.is_file() || !path.exists());
-    let file = options.open(path).map_err(explain)?;
-    Ok((path.display().to_string(), file))
+    options.open(path).map_err(explain)
 }
 
 /// Whether a file is a native trace, or empty.
@@ -204,4 +197,18 @@ fn open_json(path: &Path) -> anyhow::Result<File> {
         let what = format!("cannot write the summary {}", path.display());
         failure(what, error, "choose a place that you may write to")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_never_kept_where_the_command_happens_to_run() {
+        let at = |set: &str, home: &str| cache_directory(Some(set.into()), Some(home.into()));
+        assert_eq!(at("/c", "/h"), Some("/c/presagio".into()));
+        assert_eq!(at("", "/h"), Some("/h/.cache/presagio".into()));
+        assert_eq!(at("c", "h"), None);
+        assert_eq!(at("", ""), None);
+    }
 }

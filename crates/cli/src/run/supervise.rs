@@ -38,24 +38,30 @@ pub fn become_it(command: &[OsString]) -> ExitCode {
 }
 
 /// Runs the command as a child, shows the summary, and ends as it ended.
-pub fn supervise(command: &[OsString], ticket: Ticket) -> ExitCode {
+pub fn supervise(command: &[OsString], summary: impl FnOnce() -> String) -> ExitCode {
     let before = block_signals();
     let child = match spawn(command, &before) {
         Ok(child) => child,
         Err(error) => {
             // Nobody wants a summary of nothing.
-            drop(ticket.leave().map(|stream| summary(stream, PATIENCE)));
+            summary();
             return cannot_execute(command, error);
         }
     };
+    // A pipe must close when the command closes it.
+    super::manager::lead_nowhere();
     let end = attend(child);
-    let text = match ticket.leave() {
+    say(&summary());
+    end_like(end)
+}
+
+/// Leaves the manager; what it has to say.
+pub fn leave(ticket: Ticket) -> String {
+    match ticket.leave() {
         Ok(stream) => summary(stream, PATIENCE)
             .unwrap_or_else(|error| format!("presagio: there is no summary: {error}\n")),
         Err(_) => "presagio: the manager is gone, and its summary with it\n".to_owned(),
-    };
-    say(&text);
-    end_like(end)
+    }
 }
 
 /// Whoever closed stderr does not want to hear it.
@@ -197,8 +203,7 @@ fn attend(child: libc::pid_t) -> End {
     }
 }
 
-/// Waits for a signal; whether somebody sent it, rather than the kernel on behalf of the terminal, which sends it to the
-/// whole group.
+/// Waits for a signal; whether it came to us alone.
 fn next_signal() -> (i32, bool) {
     // SAFETY: all zeros is a valid value; the calls fill these.
     unsafe {
@@ -209,9 +214,25 @@ fn next_signal() -> (i32, bool) {
         match signal {
             // Interrupted, by being stopped and continued: the child may have news.
             -1 => (libc::SIGCHLD, false),
-            _ => (signal, info.si_code <= 0),
+            _ => (signal, is_for_us_alone(signal, info.si_code)),
         }
     }
+}
+
+/// Whether a signal came to this process and to no other. What the kernel sends on behalf of the terminal goes to the whole
+/// group, so the command has it; its other signals do not: an alarm that was set before we were started is ours.
+fn is_for_us_alone(signal: i32, code: i32) -> bool {
+    let of_terminals = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGCONT,
+        libc::SIGWINCH,
+    ];
+    code <= 0 || !of_terminals.contains(&signal)
 }
 
 fn send(child: libc::pid_t, signal: i32) {
@@ -288,4 +309,16 @@ fn end_like(end: End) -> ExitCode {
         libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
     }
     ExitCode::from(128u8.wrapping_add(signal as u8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_tells_the_command_itself_and_an_alarm_has_to_be_passed_on() {
+        assert!(!is_for_us_alone(libc::SIGINT, libc::SI_KERNEL));
+        assert!(is_for_us_alone(libc::SIGINT, libc::SI_USER));
+        assert!(is_for_us_alone(libc::SIGALRM, libc::SI_KERNEL));
+    }
 }

@@ -1,37 +1,29 @@
-//! The C face of `ops`.
+//! Reading, writing, copying: the C face of `ops`.
 
-use super::ops;
+use super::ops::{self, at_or_current, copied, moved, total};
+use crate::watch::Place::{At, Current};
 use libc::{aiocb, c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
+use presagio_core::Action::{Read, Write};
+use std::ptr::null_mut;
 
 hooks! {
-    fn read(fd: c_int, buffer: *mut c_void, n: size_t) -> ssize_t = ops::read;
-    fn write(fd: c_int, buffer: *const c_void, n: size_t) -> ssize_t = ops::write;
-    fn pread(fd: c_int, buffer: *mut c_void, n: size_t, at: off_t) -> ssize_t = ops::pread;
-    fn pread64(fd: c_int, buffer: *mut c_void, n: size_t, at: off_t) -> ssize_t = ops::pread;
-    fn pwrite(fd: c_int, buffer: *const c_void, n: size_t, at: off_t) -> ssize_t = ops::pwrite;
-    fn pwrite64(fd: c_int, buffer: *const c_void, n: size_t, at: off_t) -> ssize_t = ops::pwrite;
-    fn __read_chk(fd: c_int, buffer: *mut c_void, n: size_t, room: size_t) -> ssize_t = ops::read_chk;
-    fn __pread_chk(fd: c_int, buffer: *mut c_void, n: size_t, at: off_t, room: size_t) -> ssize_t = ops::pread_chk;
-    fn __pread64_chk(fd: c_int, buffer: *mut c_void, n: size_t, at: off_t, room: size_t) -> ssize_t = ops::pread_chk;
+    fn read(fd: c_int, buffer: *mut c_void, n: size_t) -> ssize_t = |call| moved(fd, Read, Current, |_| n, call);
+    fn write(fd: c_int, buffer: *const c_void, n: size_t) -> ssize_t = |call| moved(fd, Write, Current, |_| n, call);
+    fn pread, pread64(fd: c_int, buffer: *mut c_void, n: size_t, at: off_t) -> ssize_t = |call| moved(fd, Read, At(at as u64), |_| n, call);
+    fn pwrite, pwrite64(fd: c_int, buffer: *const c_void, n: size_t, at: off_t) -> ssize_t = |call| moved(fd, Write, At(at as u64), |_| n, call);
+    fn __read_chk(fd: c_int, buffer: *mut c_void, n: size_t, room: size_t) -> ssize_t = |call| moved(fd, Read, Current, |_| n, call);
+    fn __pread_chk, __pread64_chk(fd: c_int, buffer: *mut c_void, n: size_t, at: off_t, room: size_t) -> ssize_t = |call| moved(fd, Read, At(at as u64), |_| n, call);
 
-    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = ops::readv;
-    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = ops::writev;
-    fn preadv(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = ops::preadv;
-    fn preadv64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = ops::preadv;
-    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = ops::pwritev;
-    fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = ops::pwritev;
-    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = ops::preadv2;
-    fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = ops::preadv2;
-    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = ops::pwritev2;
-    fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = ops::pwritev2;
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = |call| moved(fd, Read, Current, |result| total(parts, count, result), call);
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t = |call| moved(fd, Write, Current, |result| total(parts, count, result), call);
+    fn preadv, preadv64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = |call| moved(fd, Read, At(at as u64), |result| total(parts, count, result), call);
+    fn pwritev, pwritev64(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t = |call| moved(fd, Write, At(at as u64), |result| total(parts, count, result), call);
+    fn preadv2, preadv64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |call| moved(fd, Read, at_or_current(at), |result| total(parts, count, result), call);
+    fn pwritev2, pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |call| ops::pwritev2(fd, parts, count, at, flags, call);
 
-    fn sendfile(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = ops::sendfile;
-    fn sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = ops::sendfile;
-    fn copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = ops::copy;
-    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = ops::copy;
+    fn sendfile, sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = |call| copied((from, at), (to, null_mut()), n, call);
+    fn copy_file_range, splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = |call| copied((from, from_at), (to, to_at), n, call);
 
-    fn aio_read(control: *mut aiocb) -> c_int = ops::aio_read;
-    fn aio_read64(control: *mut aiocb) -> c_int = ops::aio_read;
-    fn aio_write(control: *mut aiocb) -> c_int = ops::aio_write;
-    fn aio_write64(control: *mut aiocb) -> c_int = ops::aio_write;
+    fn aio_read, aio_read64(control: *mut aiocb) -> c_int = |call| ops::submitted(control, Read, call);
+    fn aio_write, aio_write64(control: *mut aiocb) -> c_int = |call| ops::submitted(control, Write, call);
 }

@@ -8,28 +8,22 @@ use presagio_arena::Counter;
 use presagio_core::Action;
 
 hooks! {
-    fn mmap(at: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void = map;
-    fn mmap64(at: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void = map;
-    fn dlclose(handle: *mut c_void) -> c_int = unload;
+    fn mmap, mmap64(at: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void = |call| map(len, flags, fd, offset, call);
+    fn dlclose(handle: *mut c_void) -> c_int = |call| { let result = call(); context::modules_changed(); result };
 }
 
-type Map =
-    unsafe extern "C-unwind" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
-
 /// Allocators map memory without a file, and must not pay for us.
-unsafe fn map(
-    real: Map,
-    at: *mut c_void,
+#[inline(always)]
+fn map(
     len: size_t,
-    protection: c_int,
     flags: c_int,
     fd: c_int,
     offset: off_t,
+    call: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
     let is_file = fd >= 0 && flags & libc::MAP_ANONYMOUS == 0;
     let watch = if is_file { Watch::begin(fd) } else { None };
-    // SAFETY: the program's own call.
-    let result = unsafe { real(at, len, protection, flags, fd, offset) };
+    let result = call();
     if let Some(watch) = watch {
         let failed = result == libc::MAP_FAILED;
         watch.done(
@@ -42,15 +36,5 @@ unsafe fn map(
             client.count(Counter::MappedBytes, len as u64);
         }
     }
-    result
-}
-
-unsafe fn unload(
-    real: unsafe extern "C-unwind" fn(*mut c_void) -> c_int,
-    handle: *mut c_void,
-) -> c_int {
-    // SAFETY: the program's own call.
-    let result = unsafe { real(handle) };
-    context::modules_changed();
     result
 }

@@ -5,7 +5,7 @@ mod vfork;
 
 use crate::life::{self, Reason};
 use crate::real::{self, Symbol};
-use crate::{fd, thread};
+use crate::{fd, inside, thread};
 use libc::{c_int, c_long, c_void};
 use presagio_arena::Counter;
 
@@ -55,6 +55,7 @@ fn spawns() {
 fn execs() {
     if life::is_on() && !thread::current().is_guest() {
         life::count(Counter::Execs);
+        inside::tell(inside::News::Exec);
     }
 }
 
@@ -95,11 +96,16 @@ noted!(pclose => note_pclose);
 /// A program that forbids itself system calls would be killed for ours.
 extern "C-unwind" fn note_prctl(option: c_int) -> *mut c_void {
     if option == libc::PR_SET_SECCOMP {
-        life::turn_off(Reason::Seccomp);
+        forbids();
     }
     real::get(Symbol::prctl)
 }
 noted!(prctl => note_prctl);
+
+fn forbids() {
+    inside::tell(inside::News::Forbids);
+    life::turn_off(Reason::Seccomp);
+}
 
 /// A system call by number: what it does to files is not followed, but counted, and positions are not trusted after it.
 extern "C-unwind" fn note_syscall(number: c_long, first: c_long) -> *mut c_void {
@@ -141,10 +147,8 @@ fn raw_call(number: c_long, first: c_long) {
         | libc::SYS_fork
         | libc::SYS_vfork
         | libc::SYS_clone3 => life::process_starts(),
-        libc::SYS_seccomp => life::turn_off(Reason::Seccomp),
-        libc::SYS_prctl if first == libc::PR_SET_SECCOMP as c_long => {
-            life::turn_off(Reason::Seccomp)
-        }
+        libc::SYS_seccomp => forbids(),
+        libc::SYS_prctl if first == libc::PR_SET_SECCOMP as c_long => forbids(),
         _ => {}
     }
 }

@@ -1,82 +1,65 @@
-//! The C face of `ops`.
+//! Streams: the C face of `ops`, and what each function puts or takes. `around` is told what a call is going to do, and makes of
+//! its result what it did.
 
-use super::ops::{self, List};
-use libc::{FILE, c_char, c_int, c_long, c_void, fpos_t, off_t, size_t, ssize_t};
+use super::ops::{
+    self, List, SOME_TEXT, around, around_seek, bytes, prints, prints_wide, put_if, put_one,
+    read_items, scans, standard_input, standard_output, took_line, took_one, took_up_to,
+    writes_text,
+};
+use super::stream::Did::{PutSome, Took, TookSome};
+use super::stream::Will::{Put, Take};
+use libc::{EOF, FILE, c_char, c_int, c_long, c_void, fpos_t, off_t, size_t, ssize_t, strlen};
 
 type WideChar = i32;
 
 hooks! {
-    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE = ops::fopen;
-    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE = ops::fopen;
-    fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = ops::freopen;
-    fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = ops::freopen;
-    fn tmpfile() -> *mut FILE = ops::tmpfile;
-    fn tmpfile64() -> *mut FILE = ops::tmpfile;
-    fn fclose(stream: *mut FILE) -> c_int = ops::fclose;
+    fn fopen, fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE = |call| ops::open(path, call);
+    fn tmpfile, tmpfile64() -> *mut FILE = |call| ops::open(std::ptr::null(), call);
+    fn freopen, freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = |call| ops::reopen(path, stream, call);
+    fn fclose(stream: *mut FILE) -> c_int = |call| ops::close(stream, call);
 
-    fn fread(buffer: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t = ops::fread;
-    fn fread_unlocked(buffer: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t = ops::fread;
-    fn __fread_chk(buffer: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t = ops::fread_chk;
-    fn __fread_unlocked_chk(buffer: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t = ops::fread_chk;
-    fn fwrite(buffer: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t = ops::fwrite;
-    fn fwrite_unlocked(buffer: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t = ops::fwrite;
-    fn fputs(text: *const c_char, stream: *mut FILE) -> c_int = ops::fputs;
-    fn fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int = ops::fputs;
-    fn puts(text: *const c_char) -> c_int = ops::puts;
-    fn fputc(character: c_int, stream: *mut FILE) -> c_int = ops::putc;
-    fn fputc_unlocked(character: c_int, stream: *mut FILE) -> c_int = ops::putc;
-    fn putc(character: c_int, stream: *mut FILE) -> c_int = ops::putc;
-    fn putc_unlocked(character: c_int, stream: *mut FILE) -> c_int = ops::putc;
-    fn _IO_putc(character: c_int, stream: *mut FILE) -> c_int = ops::putc;
-    fn putchar(character: c_int) -> c_int = ops::putchar;
-    fn putchar_unlocked(character: c_int) -> c_int = ops::putchar;
-    fn putw(word: c_int, stream: *mut FILE) -> c_int = ops::putw;
-    fn fgetc(stream: *mut FILE) -> c_int = ops::getc;
-    fn fgetc_unlocked(stream: *mut FILE) -> c_int = ops::getc;
-    fn getc(stream: *mut FILE) -> c_int = ops::getc;
-    fn getc_unlocked(stream: *mut FILE) -> c_int = ops::getc;
-    fn _IO_getc(stream: *mut FILE) -> c_int = ops::getc;
-    fn __uflow(stream: *mut FILE) -> c_int = ops::getc;
-    fn getchar() -> c_int = ops::getchar;
-    fn getchar_unlocked() -> c_int = ops::getchar;
-    fn getw(stream: *mut FILE) -> c_int = ops::getw;
-    fn __underflow(stream: *mut FILE) -> c_int = ops::underflow;
-    fn __overflow(stream: *mut FILE, character: c_int) -> c_int = ops::overflow;
-    fn ungetc(character: c_int, stream: *mut FILE) -> c_int = ops::ungetc;
-    fn fgets(buffer: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char = ops::fgets;
-    fn fgets_unlocked(buffer: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char = ops::fgets;
-    fn __fgets_chk(buffer: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char = ops::fgets_chk;
-    fn __fgets_unlocked_chk(buffer: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char = ops::fgets_chk;
-    fn getline(line: *mut *mut c_char, room: *mut size_t, stream: *mut FILE) -> ssize_t = ops::getline;
-    fn getdelim(line: *mut *mut c_char, room: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t = ops::getdelim;
-    fn __getdelim(line: *mut *mut c_char, room: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t = ops::getdelim;
+    fn fread, fread_unlocked(buffer: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t = |call| around(stream, Take(bytes(size, n)), call, |got| read_items(size, n, got));
+    fn __fread_chk, __fread_unlocked_chk(buffer: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t = |call| around(stream, Take(bytes(size, n)), call, |got| read_items(size, n, got));
+    fn fwrite, fwrite_unlocked(buffer: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t = |call| around(stream, Put(bytes(size, n)), call, |put| put_if(put == n, || bytes(size, n)));
+    fn fputs, fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int = |call| around(stream, Put(SOME_TEXT), call, |result| put_if(result >= 0, || strlen(text)));
+    fn puts(text: *const c_char) -> c_int = |call| around(standard_output(), Put(SOME_TEXT), call, |result| put_if(result >= 0, || strlen(text) + 1));
+    fn fputc, fputc_unlocked, putc, putc_unlocked, _IO_putc(character: c_int, stream: *mut FILE) -> c_int = |call| around(stream, Put(1), call, put_one);
+    fn putchar, putchar_unlocked(character: c_int) -> c_int = |call| around(standard_output(), Put(1), call, put_one);
+    fn putw(word: c_int, stream: *mut FILE) -> c_int = |call| around(stream, Put(4), call, |result| put_if(result == 0, || 4));
+    fn fgetc, fgetc_unlocked, getc, getc_unlocked, _IO_getc, __uflow(stream: *mut FILE) -> c_int = |call| around(stream, Take(1), call, took_one);
+    fn getchar, getchar_unlocked() -> c_int = |call| around(standard_input(), Take(1), call, took_one);
+    fn getw(stream: *mut FILE) -> c_int = |call| around(stream, Take(4), call, |_| TookSome);
+    // Fills the buffer and takes nothing.
+    fn __underflow(stream: *mut FILE) -> c_int = |call| around(stream, Take(1), call, |_| Took(0));
+    // Makes room; and puts a character, if it is given one.
+    fn __overflow(stream: *mut FILE, character: c_int) -> c_int = |call| around(stream, Put(1), call, |result| if character == EOF { put_if(true, || 0) } else { put_one(result) });
+    // Puts a character back into the buffer; no byte of the file moves.
+    fn ungetc(character: c_int, stream: *mut FILE) -> c_int = |call| call();
+    fn fgets, fgets_unlocked(buffer: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char = |call| around(stream, Take(SOME_TEXT), call, |line| took_line(line));
+    fn __fgets_chk, __fgets_unlocked_chk(buffer: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char = |call| around(stream, Take(SOME_TEXT), call, |line| took_line(line));
+    fn getline(line: *mut *mut c_char, room: *mut size_t, stream: *mut FILE) -> ssize_t = |call| around(stream, Take(SOME_TEXT), call, took_up_to);
+    fn getdelim, __getdelim(line: *mut *mut c_char, room: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t = |call| around(stream, Take(SOME_TEXT), call, took_up_to);
 
-    fn fseek(stream: *mut FILE, by: c_long, whence: c_int) -> c_int = ops::fseek;
-    fn fseeko(stream: *mut FILE, by: off_t, whence: c_int) -> c_int = ops::fseeko;
-    fn fseeko64(stream: *mut FILE, by: off_t, whence: c_int) -> c_int = ops::fseeko;
-    fn rewind(stream: *mut FILE) = ops::rewind;
-    fn fsetpos(stream: *mut FILE, place: *const fpos_t) -> c_int = ops::fsetpos;
-    fn fsetpos64(stream: *mut FILE, place: *const fpos_t) -> c_int = ops::fsetpos;
-    fn fflush(stream: *mut FILE) -> c_int = ops::fflush;
-    fn fflush_unlocked(stream: *mut FILE) -> c_int = ops::fflush;
+    fn fseek(stream: *mut FILE, by: c_long, whence: c_int) -> c_int = |call| around_seek(stream, call);
+    fn fseeko, fseeko64(stream: *mut FILE, by: off_t, whence: c_int) -> c_int = |call| around_seek(stream, call);
+    fn rewind(stream: *mut FILE) -> () = |call| around_seek(stream, call);
+    fn fsetpos, fsetpos64(stream: *mut FILE, place: *const fpos_t) -> c_int = |call| around_seek(stream, call);
+    fn fflush, fflush_unlocked(stream: *mut FILE) -> c_int = |call| ops::flush(stream, call);
 
-    fn fgetwc(stream: *mut FILE) -> c_int = ops::fgetwc;
-    fn getwc(stream: *mut FILE) -> c_int = ops::fgetwc;
-    fn __wuflow(stream: *mut FILE) -> c_int = ops::fgetwc;
-    fn __wunderflow(stream: *mut FILE) -> c_int = ops::fgetwc;
-    fn getwchar() -> c_int = ops::getwchar;
-    fn fgetws(buffer: *mut WideChar, n: c_int, stream: *mut FILE) -> *mut WideChar = ops::fgetws;
-    fn fputwc(character: WideChar, stream: *mut FILE) -> c_int = ops::fputwc;
-    fn putwc(character: WideChar, stream: *mut FILE) -> c_int = ops::fputwc;
-    fn putwchar(character: WideChar) -> c_int = ops::putwchar;
-    fn fputws(text: *const WideChar, stream: *mut FILE) -> c_int = ops::fputws;
-    fn __woverflow(stream: *mut FILE, character: c_int) -> c_int = ops::woverflow;
+    // Wide characters: how many bytes they become is the C library's secret, so the position tells.
+    fn fgetwc, getwc, __wuflow, __wunderflow(stream: *mut FILE) -> c_int = |call| around(stream, Take(1), call, |_| TookSome);
+    fn getwchar() -> c_int = |call| around(standard_input(), Take(1), call, |_| TookSome);
+    fn fgetws(buffer: *mut WideChar, n: c_int, stream: *mut FILE) -> *mut WideChar = |call| around(stream, Take(SOME_TEXT), call, |_| TookSome);
+    fn fputwc, putwc(character: WideChar, stream: *mut FILE) -> c_int = |call| around(stream, Put(1), call, |_| PutSome);
+    fn putwchar(character: WideChar) -> c_int = |call| around(standard_output(), Put(1), call, |_| PutSome);
+    fn fputws(text: *const WideChar, stream: *mut FILE) -> c_int = |call| around(stream, Put(SOME_TEXT), call, |_| PutSome);
+    fn __woverflow(stream: *mut FILE, character: c_int) -> c_int = |call| around(stream, Put(1), call, |_| PutSome);
 }
 
 /// Defines the two hooks of a function with variable arguments. The one that takes a list is Rust, and C calls it by the
 /// second name; the other one, whose name comes third, is C (variadic.c).
 macro_rules! listed {
-    ($($name:ident, $inner:ident($($arg:ident: $type:ty),*) = $op:path, $variadic:ident => $outer:ident;)*) => {
+    ($($name:ident, $inner:ident, $variadic:ident => $outer:ident($($arg:ident: $type:ty),*) = |$call:ident| $meaning:expr;)*) => {
         $(
             /// Called by variadic.c, and by the trampoline.
             #[unsafe(no_mangle)]
@@ -85,7 +68,9 @@ macro_rules! listed {
                 // SAFETY: the C library declares the symbol with this type; the arguments are the program's.
                 unsafe {
                     let real = crate::real::get(crate::real::Symbol::$name);
-                    $op(std::mem::transmute::<*mut c_void, Real>(real), $($arg,)* list)
+                    let real = std::mem::transmute::<*mut c_void, Real>(real);
+                    let $call = move || real($($arg,)* list);
+                    $meaning
                 }
             }
             trampoline!($name => $inner);
@@ -99,26 +84,26 @@ macro_rules! listed {
 }
 
 listed! {
-    vfprintf, presagio_vfprintf(stream: *mut FILE, format: *const c_char) = ops::vfprintf, fprintf => presagio_fprintf;
-    vprintf, presagio_vprintf(format: *const c_char) = ops::vprintf, printf => presagio_printf;
-    __vfprintf_chk, presagio_vfprintf_chk(stream: *mut FILE, flag: c_int, format: *const c_char) = ops::vfprintf_chk, __fprintf_chk => presagio_fprintf_chk;
-    __vprintf_chk, presagio_vprintf_chk(flag: c_int, format: *const c_char) = ops::vprintf_chk, __printf_chk => presagio_printf_chk;
-    vfscanf, presagio_vfscanf(stream: *mut FILE, format: *const c_char) = ops::vfscanf, fscanf => presagio_fscanf;
-    vscanf, presagio_vscanf(format: *const c_char) = ops::vscanf, scanf => presagio_scanf;
-    __isoc99_vfscanf, presagio_visoc99_fscanf(stream: *mut FILE, format: *const c_char) = ops::vfscanf, __isoc99_fscanf => presagio_isoc99_fscanf;
-    __isoc99_vscanf, presagio_visoc99_scanf(format: *const c_char) = ops::vscanf, __isoc99_scanf => presagio_isoc99_scanf;
-    __isoc23_vfscanf, presagio_visoc23_fscanf(stream: *mut FILE, format: *const c_char) = ops::vfscanf, __isoc23_fscanf => presagio_isoc23_fscanf;
-    __isoc23_vscanf, presagio_visoc23_scanf(format: *const c_char) = ops::vscanf, __isoc23_scanf => presagio_isoc23_scanf;
-    vfwprintf, presagio_vfwprintf(stream: *mut FILE, format: *const WideChar) = ops::vfwprintf, fwprintf => presagio_fwprintf;
-    vwprintf, presagio_vwprintf(format: *const WideChar) = ops::vwprintf, wprintf => presagio_wprintf;
-    __vfwprintf_chk, presagio_vfwprintf_chk(stream: *mut FILE, flag: c_int, format: *const WideChar) = ops::vfwprintf_chk, __fwprintf_chk => presagio_fwprintf_chk;
-    __vwprintf_chk, presagio_vwprintf_chk(flag: c_int, format: *const WideChar) = ops::vwprintf_chk, __wprintf_chk => presagio_wprintf_chk;
-    vfwscanf, presagio_vfwscanf(stream: *mut FILE, format: *const WideChar) = ops::vfwscanf, fwscanf => presagio_fwscanf;
-    vwscanf, presagio_vwscanf(format: *const WideChar) = ops::vwscanf, wscanf => presagio_wscanf;
-    __isoc99_vfwscanf, presagio_visoc99_fwscanf(stream: *mut FILE, format: *const WideChar) = ops::vfwscanf, __isoc99_fwscanf => presagio_isoc99_fwscanf;
-    __isoc99_vwscanf, presagio_visoc99_wscanf(format: *const WideChar) = ops::vwscanf, __isoc99_wscanf => presagio_isoc99_wscanf;
-    __isoc23_vfwscanf, presagio_visoc23_fwscanf(stream: *mut FILE, format: *const WideChar) = ops::vfwscanf, __isoc23_fwscanf => presagio_isoc23_fwscanf;
-    __isoc23_vwscanf, presagio_visoc23_wscanf(format: *const WideChar) = ops::vwscanf, __isoc23_wscanf => presagio_isoc23_wscanf;
-    vdprintf, presagio_vdprintf(fd: c_int, format: *const c_char) = ops::vdprintf, dprintf => presagio_dprintf;
-    __vdprintf_chk, presagio_vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char) = ops::vdprintf_chk, __dprintf_chk => presagio_dprintf_chk;
+    vfprintf, presagio_vfprintf, fprintf => presagio_fprintf(stream: *mut FILE, format: *const c_char) = |call| prints(stream, call);
+    vprintf, presagio_vprintf, printf => presagio_printf(format: *const c_char) = |call| prints(standard_output(), call);
+    __vfprintf_chk, presagio_vfprintf_chk, __fprintf_chk => presagio_fprintf_chk(stream: *mut FILE, flag: c_int, format: *const c_char) = |call| prints(stream, call);
+    __vprintf_chk, presagio_vprintf_chk, __printf_chk => presagio_printf_chk(flag: c_int, format: *const c_char) = |call| prints(standard_output(), call);
+    vfscanf, presagio_vfscanf, fscanf => presagio_fscanf(stream: *mut FILE, format: *const c_char) = |call| scans(stream, call);
+    vscanf, presagio_vscanf, scanf => presagio_scanf(format: *const c_char) = |call| scans(standard_input(), call);
+    __isoc99_vfscanf, presagio_visoc99_fscanf, __isoc99_fscanf => presagio_isoc99_fscanf(stream: *mut FILE, format: *const c_char) = |call| scans(stream, call);
+    __isoc99_vscanf, presagio_visoc99_scanf, __isoc99_scanf => presagio_isoc99_scanf(format: *const c_char) = |call| scans(standard_input(), call);
+    __isoc23_vfscanf, presagio_visoc23_fscanf, __isoc23_fscanf => presagio_isoc23_fscanf(stream: *mut FILE, format: *const c_char) = |call| scans(stream, call);
+    __isoc23_vscanf, presagio_visoc23_scanf, __isoc23_scanf => presagio_isoc23_scanf(format: *const c_char) = |call| scans(standard_input(), call);
+    vfwprintf, presagio_vfwprintf, fwprintf => presagio_fwprintf(stream: *mut FILE, format: *const WideChar) = |call| prints_wide(stream, call);
+    vwprintf, presagio_vwprintf, wprintf => presagio_wprintf(format: *const WideChar) = |call| prints_wide(standard_output(), call);
+    __vfwprintf_chk, presagio_vfwprintf_chk, __fwprintf_chk => presagio_fwprintf_chk(stream: *mut FILE, flag: c_int, format: *const WideChar) = |call| prints_wide(stream, call);
+    __vwprintf_chk, presagio_vwprintf_chk, __wprintf_chk => presagio_wprintf_chk(flag: c_int, format: *const WideChar) = |call| prints_wide(standard_output(), call);
+    vfwscanf, presagio_vfwscanf, fwscanf => presagio_fwscanf(stream: *mut FILE, format: *const WideChar) = |call| scans(stream, call);
+    vwscanf, presagio_vwscanf, wscanf => presagio_wscanf(format: *const WideChar) = |call| scans(standard_input(), call);
+    __isoc99_vfwscanf, presagio_visoc99_fwscanf, __isoc99_fwscanf => presagio_isoc99_fwscanf(stream: *mut FILE, format: *const WideChar) = |call| scans(stream, call);
+    __isoc99_vwscanf, presagio_visoc99_wscanf, __isoc99_wscanf => presagio_isoc99_wscanf(format: *const WideChar) = |call| scans(standard_input(), call);
+    __isoc23_vfwscanf, presagio_visoc23_fwscanf, __isoc23_fwscanf => presagio_isoc23_fwscanf(stream: *mut FILE, format: *const WideChar) = |call| scans(stream, call);
+    __isoc23_vwscanf, presagio_visoc23_wscanf, __isoc23_wscanf => presagio_isoc23_wscanf(format: *const WideChar) = |call| scans(standard_input(), call);
+    vdprintf, presagio_vdprintf, dprintf => presagio_dprintf(fd: c_int, format: *const c_char) = |call| writes_text(fd, call);
+    __vdprintf_chk, presagio_vdprintf_chk, __dprintf_chk => presagio_dprintf_chk(fd: c_int, flag: c_int, format: *const c_char) = |call| writes_text(fd, call);
 }

@@ -2,17 +2,18 @@
 
 use super::exit;
 use super::stream::{self, Did, Will, before, before_seek};
-use crate::watch::{Moment, Watch};
+use crate::watch::{Moment, Place, Watch};
 use crate::{descriptors, fd, life, thread};
-use libc::{FILE, c_char, c_int, c_long, c_void, fpos_t, off_t, size_t, ssize_t};
+use libc::{FILE, c_char, c_int, c_void, ssize_t};
 use presagio_arena::{FileSlot, sys};
 use presagio_core::Action;
 use std::ffi::CStr;
 
 /// More than any formatted text has, usually; a guess is enough, since it only decides about the clock.
-const SOME_TEXT: usize = 256;
+pub const SOME_TEXT: usize = 256;
 
-type WideChar = i32;
+/// A list of variable arguments, as it is passed: the C library's own goes through as it is.
+pub type List = *mut c_void;
 
 unsafe extern "C" {
     static stdin: *mut FILE;
@@ -30,367 +31,80 @@ pub fn standard_output() -> *mut FILE {
 }
 
 /// Makes a call on a stream, and tells what it did.
+///
+/// # Safety
+///
+/// The stream is that of the call, which does not close it.
 #[inline(always)]
-unsafe fn around<R>(
+pub unsafe fn around<R: Copy>(
     stream: *mut FILE,
     will: Will,
     call: impl FnOnce() -> R,
-    did: impl FnOnce(&R) -> Did,
+    did: impl FnOnce(R) -> Did,
 ) -> R {
     // SAFETY: the program's own stream.
     let Some(before) = (unsafe { before(stream, will) }) else {
         return call();
     };
     let result = call();
-    // SAFETY: none of these calls closes the stream.
-    unsafe { before.after(did(&result)) };
+    // SAFETY: as the caller vouches.
+    unsafe { before.after(did(result)) };
     result
 }
 
-// ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-pub unsafe fn fread(
-    real: unsafe extern "C-unwind" fn(*mut c_void, size_t, size_t, *mut FILE) -> size_t,
-    buffer: *mut c_void,
-    size: size_t,
-    n: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    // SAFETY: the program's own call.
-    unsafe {
-        let will = Will::Take(size.saturating_mul(n));
-        around(
-            stream,
-            will,
-            || real(buffer, size, n, stream),
-            |&got| read_items(size, n, got),
-        )
-    }
-}
-
-pub unsafe fn fread_chk(
-    real: unsafe extern "C-unwind" fn(*mut c_void, size_t, size_t, size_t, *mut FILE) -> size_t,
-    buffer: *mut c_void,
-    room: size_t,
-    size: size_t,
-    n: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    // SAFETY: the program's own call.
-    unsafe {
-        let will = Will::Take(size.saturating_mul(n));
-        around(
-            stream,
-            will,
-            || real(buffer, room, size, n, stream),
-            |&got| read_items(size, n, got),
-        )
-    }
+/// The bytes of some items.
+#[inline(always)]
+pub fn bytes(size: usize, n: usize) -> usize {
+    size.saturating_mul(n)
 }
 
 /// An item that was read in part is not in the result.
 #[inline(always)]
-fn read_items(size: usize, n: usize, got: usize) -> Did {
+pub fn read_items(size: usize, n: usize, got: usize) -> Did {
     if got == n || size == 1 {
-        Did::Took(size.saturating_mul(got))
+        Did::Took(bytes(size, got))
     } else {
         Did::TookSome
     }
 }
 
-pub unsafe fn fwrite(
-    real: unsafe extern "C-unwind" fn(*const c_void, size_t, size_t, *mut FILE) -> size_t,
-    buffer: *const c_void,
-    size: size_t,
-    n: size_t,
-    stream: *mut FILE,
-) -> size_t {
-    let bytes = size.saturating_mul(n);
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(bytes),
-            || real(buffer, size, n, stream),
-            |&put| {
-                if put == n {
-                    Did::Put(bytes)
-                } else {
-                    Did::PutSome
-                }
-            },
-        )
-    }
-}
-
-pub unsafe fn fputs(
-    real: unsafe extern "C-unwind" fn(*const c_char, *mut FILE) -> c_int,
-    text: *const c_char,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(SOME_TEXT),
-            || real(text, stream),
-            |&result| {
-                if result < 0 {
-                    Did::PutSome
-                } else {
-                    Did::Put(libc::strlen(text))
-                }
-            },
-        )
-    }
-}
-
-pub unsafe fn puts(
-    real: unsafe extern "C-unwind" fn(*const c_char) -> c_int,
-    text: *const c_char,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(SOME_TEXT),
-            || real(text),
-            |&result| {
-                if result < 0 {
-                    Did::PutSome
-                } else {
-                    Did::Put(libc::strlen(text) + 1)
-                }
-            },
-        )
+/// So many bytes, if all went well.
+#[inline(always)]
+pub fn put_if(well: bool, bytes: impl FnOnce() -> usize) -> Did {
+    if well {
+        Did::Put(bytes())
+    } else {
+        Did::PutSome
     }
 }
 
 /// One character, or none.
 #[inline(always)]
-fn put_one(result: c_int) -> Did {
-    if result == libc::EOF {
-        Did::PutSome
-    } else {
-        Did::Put(1)
-    }
+pub fn put_one(result: c_int) -> Did {
+    put_if(result != libc::EOF, || 1)
 }
 
 #[inline(always)]
-fn took_one(result: c_int) -> Did {
+pub fn took_one(result: c_int) -> Did {
     Did::Took(usize::from(result != libc::EOF))
 }
 
-pub unsafe fn putc(
-    real: unsafe extern "C-unwind" fn(c_int, *mut FILE) -> c_int,
-    character: c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(1),
-            || real(character, stream),
-            |&result| put_one(result),
-        )
-    }
-}
-
-pub unsafe fn putchar(
-    real: unsafe extern "C-unwind" fn(c_int) -> c_int,
-    character: c_int,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(1),
-            || real(character),
-            |&result| put_one(result),
-        )
-    }
-}
-
-/// A word of four bytes.
-pub unsafe fn putw(
-    real: unsafe extern "C-unwind" fn(c_int, *mut FILE) -> c_int,
-    word: c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(4),
-            || real(word, stream),
-            |&result| {
-                if result == 0 {
-                    Did::Put(4)
-                } else {
-                    Did::PutSome
-                }
-            },
-        )
-    }
-}
-
-pub unsafe fn getc(
-    real: unsafe extern "C-unwind" fn(*mut FILE) -> c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(1),
-            || real(stream),
-            |&result| took_one(result),
-        )
-    }
-}
-
-pub unsafe fn getchar(real: unsafe extern "C-unwind" fn() -> c_int) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_input(),
-            Will::Take(1),
-            || real(),
-            |&result| took_one(result),
-        )
-    }
-}
-
-pub unsafe fn getw(
-    real: unsafe extern "C-unwind" fn(*mut FILE) -> c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { around(stream, Will::Take(4), || real(stream), |_| Did::TookSome) }
-}
-
-/// Fills the buffer and takes nothing.
-pub unsafe fn underflow(
-    real: unsafe extern "C-unwind" fn(*mut FILE) -> c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { around(stream, Will::Take(1), || real(stream), |_| Did::Took(0)) }
-}
-
-/// Makes room; and puts a character, if it is given one.
-pub unsafe fn overflow(
-    real: unsafe extern "C-unwind" fn(*mut FILE, c_int) -> c_int,
-    stream: *mut FILE,
-    character: c_int,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(1),
-            || real(stream, character),
-            |&result| match character {
-                libc::EOF => Did::Put(0),
-                _ => put_one(result),
-            },
-        )
-    }
-}
-
-/// Puts a character back into the buffer; no byte of the file moves.
-pub unsafe fn ungetc(
-    real: unsafe extern "C-unwind" fn(c_int, *mut FILE) -> c_int,
-    character: c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { real(character, stream) }
-}
-
-pub unsafe fn fgets(
-    real: unsafe extern "C-unwind" fn(*mut c_char, c_int, *mut FILE) -> *mut c_char,
-    buffer: *mut c_char,
-    n: c_int,
-    stream: *mut FILE,
-) -> *mut c_char {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(buffer, n, stream),
-            |&line| took_line(line),
-        )
-    }
-}
-
-pub unsafe fn fgets_chk(
-    real: unsafe extern "C-unwind" fn(*mut c_char, size_t, c_int, *mut FILE) -> *mut c_char,
-    buffer: *mut c_char,
-    room: size_t,
-    n: c_int,
-    stream: *mut FILE,
-) -> *mut c_char {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(buffer, room, n, stream),
-            |&line| took_line(line),
-        )
-    }
-}
-
 /// A line with zeros in it looks shorter than it is; the position then tells the truth.
+///
+/// # Safety
+///
+/// Null, or a line that the C library ended with a zero.
 #[inline(always)]
-unsafe fn took_line(line: *const c_char) -> Did {
+pub unsafe fn took_line(line: *const c_char) -> Did {
     if line.is_null() {
         return Did::TookSome;
     }
-    // SAFETY: the C library ended the line with a zero.
+    // SAFETY: as the caller vouches.
     Did::Took(unsafe { libc::strlen(line) })
 }
 
-pub unsafe fn getline(
-    real: unsafe extern "C-unwind" fn(*mut *mut c_char, *mut size_t, *mut FILE) -> ssize_t,
-    line: *mut *mut c_char,
-    room: *mut size_t,
-    stream: *mut FILE,
-) -> ssize_t {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(line, room, stream),
-            |&n| took_up_to(n),
-        )
-    }
-}
-
-pub unsafe fn getdelim(
-    real: unsafe extern "C-unwind" fn(*mut *mut c_char, *mut size_t, c_int, *mut FILE) -> ssize_t,
-    line: *mut *mut c_char,
-    room: *mut size_t,
-    end: c_int,
-    stream: *mut FILE,
-) -> ssize_t {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(line, room, end, stream),
-            |&n| took_up_to(n),
-        )
-    }
-}
-
 #[inline(always)]
-fn took_up_to(n: ssize_t) -> Did {
+pub fn took_up_to(n: ssize_t) -> Did {
     if n < 0 {
         Did::TookSome
     } else {
@@ -398,369 +112,54 @@ fn took_up_to(n: ssize_t) -> Did {
     }
 }
 
-// ── formatted text: the C library's own list of arguments goes through as it is ──────────────────────────────
-
-/// A list of variable arguments, as it is passed.
-pub type List = *mut c_void;
-
-/// What was printed, by the number that all of the family return.
-#[inline(always)]
-fn printed(result: &c_int) -> Did {
-    if *result < 0 {
-        Did::PutSome
-    } else {
-        Did::Put(*result as usize)
-    }
+/// Formatted text, whose length all of the family return.
+///
+/// # Safety
+///
+/// As for [`around`].
+pub unsafe fn prints(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
+    let printed = |result| put_if(result >= 0, || result as usize);
+    // SAFETY: as the caller vouches.
+    unsafe { around(stream, Will::Put(SOME_TEXT), call, printed) }
 }
 
-pub unsafe fn vfprintf(
-    real: unsafe extern "C-unwind" fn(*mut FILE, *const c_char, List) -> c_int,
-    stream: *mut FILE,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(SOME_TEXT),
-            || real(stream, format, list),
-            printed,
-        )
-    }
+/// Formatted text of wide characters, whose number says nothing about bytes.
+///
+/// # Safety
+///
+/// As for [`around`].
+pub unsafe fn prints_wide(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as the caller vouches.
+    unsafe { around(stream, Will::Put(SOME_TEXT), call, |_| Did::PutSome) }
 }
 
-pub unsafe fn vfprintf_chk(
-    real: unsafe extern "C-unwind" fn(*mut FILE, c_int, *const c_char, List) -> c_int,
-    stream: *mut FILE,
-    flag: c_int,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(SOME_TEXT),
-            || real(stream, flag, format, list),
-            printed,
-        )
-    }
+/// Formatted text that is read.
+///
+/// # Safety
+///
+/// As for [`around`].
+pub unsafe fn scans(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as the caller vouches.
+    unsafe { around(stream, Will::Take(SOME_TEXT), call, |_| Did::TookSome) }
 }
 
-pub unsafe fn vprintf(
-    real: unsafe extern "C-unwind" fn(*const c_char, List) -> c_int,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(SOME_TEXT),
-            || real(format, list),
-            printed,
-        )
-    }
-}
-
-pub unsafe fn vprintf_chk(
-    real: unsafe extern "C-unwind" fn(c_int, *const c_char, List) -> c_int,
-    flag: c_int,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(SOME_TEXT),
-            || real(flag, format, list),
-            printed,
-        )
-    }
-}
-
-pub unsafe fn vfscanf(
-    real: unsafe extern "C-unwind" fn(*mut FILE, *const c_char, List) -> c_int,
-    stream: *mut FILE,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(stream, format, list),
-            |_| Did::TookSome,
-        )
-    }
-}
-
-pub unsafe fn vscanf(
-    real: unsafe extern "C-unwind" fn(*const c_char, List) -> c_int,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_input(),
-            Will::Take(SOME_TEXT),
-            || real(format, list),
-            |_| Did::TookSome,
-        )
-    }
-}
-
-/// Written to a descriptor, through a stream that lives only as long as the call.
-pub unsafe fn vdprintf(
-    real: unsafe extern "C-unwind" fn(c_int, *const c_char, List) -> c_int,
-    fd: c_int,
-    format: *const c_char,
-    list: List,
-) -> c_int {
+/// Formatted text that is written to a descriptor, through a stream that lives only as long as the call.
+pub fn writes_text(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let watch = Watch::begin(fd);
-    // SAFETY: the program's own call.
-    let result = unsafe { real(fd, format, list) };
-    wrote_text(watch, result);
-    result
-}
-
-pub unsafe fn vdprintf_chk(
-    real: unsafe extern "C-unwind" fn(c_int, c_int, *const c_char, List) -> c_int,
-    fd: c_int,
-    flag: c_int,
-    format: *const c_char,
-    list: List,
-) -> c_int {
-    let watch = Watch::begin(fd);
-    // SAFETY: the program's own call.
-    let result = unsafe { real(fd, flag, format, list) };
-    wrote_text(watch, result);
-    result
-}
-
-fn wrote_text(watch: Option<Watch>, result: c_int) {
+    let result = call();
     if let Some(watch) = watch {
-        let place = crate::watch::Place::Current;
-        watch.moved(
-            Action::Write,
-            place,
-            result.max(0) as usize,
-            result as isize,
-        );
+        let len = result.max(0) as usize;
+        watch.moved(Action::Write, Place::Current, len, result as isize);
     }
+    result
 }
-
-// ── wide characters: how many bytes they become is the C library's secret, so the position tells ─────────────
-
-pub unsafe fn vfwprintf(
-    real: unsafe extern "C-unwind" fn(*mut FILE, *const WideChar, List) -> c_int,
-    stream: *mut FILE,
-    format: *const WideChar,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(SOME_TEXT),
-            || real(stream, format, list),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn vfwprintf_chk(
-    real: unsafe extern "C-unwind" fn(*mut FILE, c_int, *const WideChar, List) -> c_int,
-    stream: *mut FILE,
-    flag: c_int,
-    format: *const WideChar,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(SOME_TEXT),
-            || real(stream, flag, format, list),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn vwprintf(
-    real: unsafe extern "C-unwind" fn(*const WideChar, List) -> c_int,
-    format: *const WideChar,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(SOME_TEXT),
-            || real(format, list),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn vwprintf_chk(
-    real: unsafe extern "C-unwind" fn(c_int, *const WideChar, List) -> c_int,
-    flag: c_int,
-    format: *const WideChar,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(SOME_TEXT),
-            || real(flag, format, list),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn vfwscanf(
-    real: unsafe extern "C-unwind" fn(*mut FILE, *const WideChar, List) -> c_int,
-    stream: *mut FILE,
-    format: *const WideChar,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(stream, format, list),
-            |_| Did::TookSome,
-        )
-    }
-}
-
-pub unsafe fn vwscanf(
-    real: unsafe extern "C-unwind" fn(*const WideChar, List) -> c_int,
-    format: *const WideChar,
-    list: List,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_input(),
-            Will::Take(SOME_TEXT),
-            || real(format, list),
-            |_| Did::TookSome,
-        )
-    }
-}
-
-pub unsafe fn fgetwc(
-    real: unsafe extern "C-unwind" fn(*mut FILE) -> c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { around(stream, Will::Take(1), || real(stream), |_| Did::TookSome) }
-}
-
-pub unsafe fn getwchar(real: unsafe extern "C-unwind" fn() -> c_int) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_input(),
-            Will::Take(1),
-            || real(),
-            |_| Did::TookSome,
-        )
-    }
-}
-
-pub unsafe fn fgetws(
-    real: unsafe extern "C-unwind" fn(*mut WideChar, c_int, *mut FILE) -> *mut WideChar,
-    buffer: *mut WideChar,
-    n: c_int,
-    stream: *mut FILE,
-) -> *mut WideChar {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Take(SOME_TEXT),
-            || real(buffer, n, stream),
-            |_| Did::TookSome,
-        )
-    }
-}
-
-pub unsafe fn fputwc(
-    real: unsafe extern "C-unwind" fn(WideChar, *mut FILE) -> c_int,
-    character: WideChar,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(1),
-            || real(character, stream),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn putwchar(
-    real: unsafe extern "C-unwind" fn(WideChar) -> c_int,
-    character: WideChar,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            standard_output(),
-            Will::Put(1),
-            || real(character),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn fputws(
-    real: unsafe extern "C-unwind" fn(*const WideChar, *mut FILE) -> c_int,
-    text: *const WideChar,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(SOME_TEXT),
-            || real(text, stream),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-pub unsafe fn woverflow(
-    real: unsafe extern "C-unwind" fn(*mut FILE, c_int) -> c_int,
-    stream: *mut FILE,
-    character: c_int,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(1),
-            || real(stream, character),
-            |_| Did::PutSome,
-        )
-    }
-}
-
-// ── places ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Makes a call that seeks.
-unsafe fn around_seek<R>(stream: *mut FILE, call: impl FnOnce() -> R) -> R {
+///
+/// # Safety
+///
+/// As for [`around`].
+pub unsafe fn around_seek<R>(stream: *mut FILE, call: impl FnOnce() -> R) -> R {
     // SAFETY: the program's own stream.
     let before = unsafe { before_seek(stream) };
     let result = call();
@@ -771,66 +170,20 @@ unsafe fn around_seek<R>(stream: *mut FILE, call: impl FnOnce() -> R) -> R {
     result
 }
 
-pub unsafe fn fseek(
-    real: unsafe extern "C-unwind" fn(*mut FILE, c_long, c_int) -> c_int,
-    stream: *mut FILE,
-    by: c_long,
-    whence: c_int,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { around_seek(stream, || real(stream, by, whence)) }
-}
-
-pub unsafe fn fseeko(
-    real: unsafe extern "C-unwind" fn(*mut FILE, off_t, c_int) -> c_int,
-    stream: *mut FILE,
-    by: off_t,
-    whence: c_int,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { around_seek(stream, || real(stream, by, whence)) }
-}
-
-pub unsafe fn rewind(real: unsafe extern "C-unwind" fn(*mut FILE), stream: *mut FILE) {
-    // SAFETY: the program's own call.
-    unsafe { around_seek(stream, || real(stream)) }
-}
-
-pub unsafe fn fsetpos(
-    real: unsafe extern "C-unwind" fn(*mut FILE, *const fpos_t) -> c_int,
-    stream: *mut FILE,
-    place: *const fpos_t,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe { around_seek(stream, || real(stream, place)) }
-}
-
 /// Writes what is pending, or gives back what was not taken. Without a stream, all of them.
-pub unsafe fn fflush(
-    real: unsafe extern "C-unwind" fn(*mut FILE) -> c_int,
-    stream: *mut FILE,
-) -> c_int {
+///
+/// # Safety
+///
+/// As for [`around`], or null.
+pub unsafe fn flush(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
     if stream.is_null() {
-        // SAFETY: the program's own call.
-        let result = unsafe { real(stream) };
+        let result = call();
         flushed_all();
         return result;
     }
-    // SAFETY: the program's own call.
-    unsafe {
-        around(
-            stream,
-            Will::Put(usize::MAX),
-            || real(stream),
-            |&result| {
-                if result == 0 {
-                    Did::Put(0)
-                } else {
-                    Did::PutSome
-                }
-            },
-        )
-    }
+    let flushed = |result| put_if(result == 0, || 0);
+    // SAFETY: as the caller vouches.
+    unsafe { around(stream, Will::Put(usize::MAX), call, flushed) }
 }
 
 /// Every stream that ever wrote may have written: their positions tell.
@@ -848,26 +201,15 @@ fn flushed_all() {
 
 // ── opening and closing ──────────────────────────────────────────────────────────────────────────────────────
 
-type Open = unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut FILE;
-
-pub unsafe fn fopen(real: Open, path: *const c_char, mode: *const c_char) -> *mut FILE {
+/// # Safety
+///
+/// The path is the one that the call opens, or null.
+pub unsafe fn open(path: *const c_char, call: impl FnOnce() -> *mut FILE) -> *mut FILE {
     let moment = Moment::now();
-    // SAFETY: the program's own call.
-    unsafe {
-        let stream = real(path, mode);
-        opened(stream, path, &moment);
-        stream
-    }
-}
-
-pub unsafe fn tmpfile(real: unsafe extern "C-unwind" fn() -> *mut FILE) -> *mut FILE {
-    let moment = Moment::now();
-    // SAFETY: the program's own call.
-    unsafe {
-        let stream = real();
-        opened(stream, std::ptr::null(), &moment);
-        stream
-    }
+    let stream = call();
+    // SAFETY: as the caller vouches.
+    unsafe { opened(stream, path, &moment) };
+    stream
 }
 
 unsafe fn opened(stream: *mut FILE, path: *const c_char, moment: &Moment) {
@@ -938,36 +280,35 @@ impl Closing {
     }
 }
 
-pub unsafe fn fclose(
-    real: unsafe extern "C-unwind" fn(*mut FILE) -> c_int,
-    stream: *mut FILE,
-) -> c_int {
-    // SAFETY: the program's own call.
-    unsafe {
-        let closing = closing(stream);
-        let result = real(stream);
-        if let Some(closing) = closing {
-            closing.done();
-        }
-        result
+/// # Safety
+///
+/// The stream is that of the call.
+pub unsafe fn close(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as the caller vouches.
+    let closing = unsafe { closing(stream) };
+    let result = call();
+    if let Some(closing) = closing {
+        closing.done();
     }
+    result
 }
 
-pub unsafe fn freopen(
-    real: unsafe extern "C-unwind" fn(*const c_char, *const c_char, *mut FILE) -> *mut FILE,
+/// # Safety
+///
+/// Path and stream are those of the call.
+pub unsafe fn reopen(
     path: *const c_char,
-    mode: *const c_char,
     stream: *mut FILE,
+    call: impl FnOnce() -> *mut FILE,
 ) -> *mut FILE {
-    // SAFETY: the program's own call.
-    unsafe {
-        let closing = closing(stream);
-        let moment = Moment::now();
-        let result = real(path, mode, stream);
-        if let Some(closing) = closing {
-            closing.done();
-        }
-        opened(result, path, &moment);
-        result
+    // SAFETY: as the caller vouches.
+    let closing = unsafe { closing(stream) };
+    let moment = Moment::now();
+    let result = call();
+    if let Some(closing) = closing {
+        closing.done();
     }
+    // SAFETY: as the caller vouches.
+    unsafe { opened(result, path, &moment) };
+    result
 }

@@ -259,6 +259,47 @@ pub fn compile(dir: &Dir, source: &str, more: &[&str]) -> PathBuf {
     program
 }
 
+/// Programs of `presagio run`'s own tests, which these run too.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/programs");
+
+/// Builds the program that writes HDF5 files, for a library: `serial`, `openmpi` or `mpich`.
+pub fn checkpoint(dir: &Dir, library: &str) -> String {
+    let program = dir.file("checkpoint");
+    let mut build = Command::new(format!("{PROGRAMS}/build-checkpoint.sh"));
+    succeed(build.arg(library).arg(&program));
+    program.to_str().unwrap().to_owned()
+}
+
+/// How two ranks of an MPI program are started.
+pub fn two_ranks(library: &str) -> &'static str {
+    match library {
+        "openmpi" => {
+            need("mpirun.openmpi", "openmpi-bin");
+            "mpirun.openmpi --oversubscribe -n 2"
+        }
+        _ => {
+            need("mpirun.mpich", "mpich");
+            "mpirun.mpich -launcher fork -n 2"
+        }
+    }
+}
+
+/// LAMMPS with dumps and restarts, of 4 side³ atoms.
+pub fn lammps_command(side: u32, steps: u32) -> String {
+    need("lmp", "lammps");
+    format!("lmp -screen none -log none -var side {side} -var steps {steps} -in {PROGRAMS}/melt.in")
+}
+
+/// Fails with the package's name where a program is missing.
+pub fn need(program: &str, package: &str) {
+    let places = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&places).any(|place| place.join(program).is_file());
+    assert!(
+        found,
+        "{program} is missing: please install the Debian package {package} (make test does so)"
+    );
+}
+
 /// A command that runs in the directory, with nothing on its standard input.
 pub fn command(dir: &Dir, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
@@ -268,6 +309,8 @@ pub fn command(dir: &Dir, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -
         .env_remove("LD_PRELOAD")
         .env("HOME", dir.path())
         .env("LC_ALL", "C")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .stdin(Stdio::null());
     command
 }

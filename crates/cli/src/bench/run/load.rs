@@ -37,8 +37,8 @@ pub struct Args {
 /// What a program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Reads about half of a file, on and on with gaps; every few dozen reads it goes back by 1 to 8 MiB (MERCURY
-    /// §IV-B).
+    /// Goes through a file that is made of pieces and reads every other one, by chance; every few dozen reads one is 1 to
+    /// 8 MiB back (MERCURY §IV-B).
     Root,
     /// Reads the same irregular places in one file after the other.
     Steps,
@@ -52,7 +52,7 @@ pub enum Kind {
     Write,
 }
 
-/// Bytes between two reads that are read back to: so far at least and at most.
+/// How far back a read is that goes back: at least and at most.
 const BACK_MIN: u64 = 1 << 20;
 const BACK_MAX: u64 = 8 << 20;
 
@@ -96,8 +96,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub fn file_size(kind: Kind, size: u64, reads: u64) -> u64 {
     match kind {
         Kind::Sequential | Kind::Write => size * reads,
-        // What is read is about half of it, and room for the last reads.
-        _ => 2 * size * reads + 2 * BACK_MAX,
+        // What is read is about half of it, rarely less than that.
+        _ => 2 * size * (reads + reads / 10) + 2 * BACK_MAX,
     }
 }
 
@@ -123,21 +123,21 @@ impl<'a> Load<'a> {
     fn read(&mut self, path: &Path) -> io::Result<()> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        let mut next = 0;
+        let mut front = 0;
         for number in 0..self.args.reads {
-            let (offset, len) = self.place(number, next, size);
-            next = offset + len;
+            let (offset, len) = self.place(number, front, size);
+            front = front.max(offset + len);
             self.read_at(&file, offset, len)?;
             compute(self.args.compute);
         }
         Ok(())
     }
 
-    /// Where a read is, if the one before it ended at `next`.
-    fn place(&mut self, number: u64, next: u64, size: u64) -> (u64, u64) {
+    /// Where a read is, if those before it got as far as `front`.
+    fn place(&mut self, number: u64, front: u64, size: u64) -> (u64, u64) {
         let mean = self.args.size;
         let random = match self.args.kind {
-            Kind::Sequential => return (next, mean),
+            Kind::Sequential => return (front, mean),
             Kind::Random => true,
             Kind::Turns => number > self.args.reads / 2,
             _ => false,
@@ -148,10 +148,19 @@ impl<'a> Load<'a> {
         }
         let back = number % BACK_EVERY == BACK_EVERY - 1;
         let offset = match back {
-            true => next.saturating_sub(BACK_MIN + self.draw.below(BACK_MAX - BACK_MIN)),
-            false => next + self.draw.about(mean),
+            true => front.saturating_sub(BACK_MIN + self.draw.below(BACK_MAX - BACK_MIN)),
+            false => front + self.skip(),
         };
         (offset.min(size - len), len)
+    }
+
+    /// Pieces that are not read: none as often as any.
+    fn skip(&mut self) -> u64 {
+        let mut skipped = 0;
+        while self.draw.below(2) == 0 {
+            skipped += self.draw.about(self.args.size);
+        }
+        skipped
     }
 
     /// The same places in each file of a directory, in the order of their names.
@@ -267,13 +276,13 @@ mod tests {
         let mut args = args(Kind::Root, path);
         args.reads = 1000;
         let mut load = Load::new(&args);
-        let (mut next, mut read) = (0, 0);
-        for number in 0..31 {
-            let (offset, len) = load.place(number, next, u64::MAX / 2);
-            next = offset + len;
+        let (mut front, mut read) = (0, 0);
+        for number in 0..args.reads {
+            let (offset, len) = load.place(number, front, u64::MAX / 2);
+            front = front.max(offset + len);
             read += len;
         }
-        let share = read as f64 / next as f64;
+        let share = read as f64 / front as f64;
         assert!((0.35..0.65).contains(&share), "{share}");
     }
 }

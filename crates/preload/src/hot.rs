@@ -1,0 +1,43 @@
+//! What every hook looks at, side by side. A program that computes between two calls finds nothing of ours in its caches: what
+//! then counts is how many lines and pages are touched, not how many instructions run.
+
+use crate::descriptors::Chunk;
+use crate::life;
+use presagio_arena::Client;
+use presagio_stack::Contexts;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+/// One line of memory; each module writes its own part.
+#[repr(C, align(64))]
+pub struct Hot {
+    /// Whether we are here at all (`life`).
+    pub phase: AtomicU32,
+    /// Processes that may share positions of descriptors were started this many times (`life`).
+    pub started: AtomicU32,
+    /// The page that the kernel wipes in children of fork (`life`).
+    pub page: AtomicPtr<AtomicU64>,
+    /// The arena, null before there is one (`life`).
+    pub client: AtomicPtr<Client>,
+    /// What is known of call stacks, null before anything is (`context`).
+    pub contexts: AtomicPtr<Contexts>,
+    /// The descriptors of small numbers, null before there is one (`descriptors`).
+    pub descriptors: AtomicPtr<Chunk>,
+    /// Whether processes were started, by other means than vfork, that run in our memory (`thread`).
+    pub guests: AtomicBool,
+}
+
+/// Before there is a page of its own: no incarnation that anything could have.
+static NO_PAGE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// See the module's header.
+pub static HOT: Hot = Hot {
+    phase: AtomicU32::new(life::UNBORN),
+    started: AtomicU32::new(0),
+    page: AtomicPtr::new((&raw const NO_PAGE).cast_mut()),
+    client: AtomicPtr::new(std::ptr::null_mut()),
+    contexts: AtomicPtr::new(std::ptr::null_mut()),
+    descriptors: AtomicPtr::new(std::ptr::null_mut()),
+    guests: AtomicBool::new(false),
+};
+
+const _: () = assert!(size_of::<Hot>() == 64);
