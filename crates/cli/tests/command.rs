@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 const SUBCOMMANDS: &[&[&str]] = &[
     &[],
     &["bench"],
+    &["demo"],
     &["sched"],
     &["sched", "list"],
     &["sched", "compare"],

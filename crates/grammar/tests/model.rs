@@ -6,7 +6,8 @@
 //! expanding the grammar. A symbol's weight is the number of places that expect it.
 //!
 //! Not covered is what happens when there are more places than are followed: of equal weights those that were found
-//! first are kept, which is a matter of the search. When folding, weights are estimates, made of the trip counts that
+//! first are kept, which is a matter of the search; nor large grammars, which are searched less and less while that is
+//! in vain. When folding, weights are estimates, made of the trip counts that
 //! each place of the grammar has seen: an obvious definition of them would be the grammar once more. What can be
 //! said of a grammar that folds is that it expects nothing that has not come behind the last symbol before, that its
 //! weights are shares of one, and that where the input is a period it expects what an exact one does.

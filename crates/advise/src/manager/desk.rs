@@ -161,10 +161,10 @@ struct Service {
 impl Service {
     fn serve(mut self) {
         loop {
-            if self.wait().is_err() {
+            let waited = self.wait().is_ok();
+            if !self.let_in() || !waited {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            self.let_in();
             self.listen();
             if !self.standing && self.is_over() {
                 return self.close();
@@ -188,10 +188,16 @@ impl Service {
         poll(&mut doors, patience)
     }
 
-    fn let_in(&mut self) {
-        while let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) {
-            if self.guests.len() < GUESTS_MAX {
-                let _ = self.admit(stream);
+    /// Lets all in who wait; `false` if they have to wait on, for want of descriptors: they would be heard again at once.
+    fn let_in(&mut self) -> bool {
+        loop {
+            match self.listener.as_ref().map(UnixListener::accept) {
+                None => return true,
+                Some(Ok((stream, _))) if self.guests.len() < GUESTS_MAX => {
+                    let _ = self.admit(stream);
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
     }
@@ -393,6 +399,28 @@ mod tests {
         let _b = Ticket::get(b, 0).unwrap();
         a.write_all(&[b'x'; 4 * LINE_MAX]).unwrap();
         assert_eq!(a.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+
+    #[test]
+    fn a_door_that_cannot_be_opened_is_no_reason_to_try_all_the_time() {
+        let service = |listener: UnixListener| Service {
+            guests: Vec::new(),
+            listener: Some(listener),
+            standing: true,
+            expected: 0,
+            came: 0,
+            is_begun: false,
+            idle_since: None,
+            bell: None,
+            address: String::new(),
+            shared: Arc::default(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("desk")).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert!(service(listener).let_in(), "nobody is there");
+        let no_door = std::os::fd::OwnedFd::from(pair().0);
+        assert!(!service(no_door.into()).let_in());
     }
 
     #[test]

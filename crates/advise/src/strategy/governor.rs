@@ -21,6 +21,10 @@ pub const METHODS: [Method; 3] = [Method::Nothing, Method::Exact, Method::Sievin
 
 /// A method is judged by so many reads: enough that one slow read does not decide, few enough that a wrong try costs little.
 const EPOCH: u32 = 32;
+/// A limited device makes no read wait for a while, and then one for all of them: an epoch goes on until there were some
+/// such stalls in it, or so many reads.
+const STALLS: f64 = 3.0;
+const EPOCH_MAX: u32 = 4 * EPOCH;
 /// The first judgement is made earlier, since all reads before it wait.
 const EPOCH_FIRST: u32 = 16;
 /// And earlier still where an earlier run, or the file before, has told what to expect.
@@ -53,6 +57,8 @@ pub struct Governor {
     waits: bool,
     settling: u32,
     reads: u64,
+    /// The longest that a read waited; less with each decision, since it may have been an accident.
+    longest_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +105,7 @@ impl Default for Governor {
             waits: false,
             settling: 0,
             reads: 0,
+            longest_ns: 0.0,
         }
     }
 }
@@ -144,6 +151,7 @@ impl Governor {
     /// A read took so long. `found` is the method that had asked for its bytes, if any.
     pub fn read(&mut self, found: Option<Method>, wait_ns: f64) {
         self.reads += 1;
+        self.longest_ns = self.longest_ns.max(wait_ns);
         if self.settling > 0 {
             self.settling -= 1;
             return;
@@ -156,7 +164,11 @@ impl Governor {
 
     /// Whether an epoch is over, and a decision due.
     pub fn is_due(&self) -> bool {
-        self.tallies[self.method as usize].reads >= self.epoch() || self.is_hopeless()
+        let tally = &self.tallies[self.method as usize];
+        let told = tally.reads < EPOCH
+            || tally.reads >= EPOCH_MAX
+            || tally.wait_ns >= STALLS * self.longest_ns;
+        tally.reads >= self.epoch() && told || self.is_hopeless()
     }
 
     /// Whether the method in force cannot become the best of its epoch any more, or not likely so: it has already waited for
@@ -186,6 +198,7 @@ impl Governor {
             self.waits = self.tallies[Method::Nothing as usize].waits(think_ns);
         }
         self.fold();
+        self.longest_ns /= 2.0;
         self.seeded = false;
         let choice = if self.waits {
             self.choice(think_ns, &estimates)
@@ -258,10 +271,15 @@ impl Governor {
             if !full || tally.reads == 0 {
                 continue;
             }
+            self.tallies[method as usize] = Tally::default();
             let mean = tally.wait_ns / f64::from(tally.reads);
             let cost = &mut self.costs[method as usize];
-            *cost = Some(cost.map_or(mean, |before| (before + mean) / 2.0));
-            self.tallies[method as usize] = Tally::default();
+            // What an earlier run found in many reads is not judged by a few.
+            *cost = match *cost {
+                Some(before) if tally.reads < EPOCH_FIRST => Some(before),
+                Some(before) => Some((before + mean) / 2.0),
+                None => Some(mean),
+            };
         }
     }
 

@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 
-/// The samples that count: a few rounds of a device that is limited in slices.
-const SAMPLES_MAX: usize = 64;
+/// The samples that count: some rounds of a device that is limited in slices.
+const SAMPLES_MAX: usize = 256;
 /// Fewer samples say nothing.
 const SAMPLES_MIN: usize = 8;
 /// The fit is made again after so many new samples.
@@ -267,7 +267,7 @@ mod tests {
     fn a_device_that_changes_is_known_anew() {
         let mut speed = Speed::default();
         feed(&mut speed, 0..100, |n| 80_000.0 + n as f64);
-        feed(&mut speed, 0..68, |n| 5e6 + 10.0 * n as f64);
+        feed(&mut speed, 0..260, |n| 5e6 + 10.0 * n as f64);
         let fit = speed.fit().unwrap();
         assert!((fit.operation_ns - 5e6).abs() < 1e5, "{fit:?}");
     }
@@ -282,7 +282,7 @@ mod tests {
         let mut speed = Speed::seeded(fit);
         feed(&mut speed, 4..12, |n| fit.time(1.0, n as f64));
         assert!((speed.fit().unwrap().byte_ns - 9.0).abs() < 1.0);
-        feed(&mut speed, 0..68, |_| 5e6);
+        feed(&mut speed, 0..260, |_| 5e6);
         assert!(speed.fit().unwrap().byte_ns < 0.1);
     }
 

@@ -34,6 +34,7 @@ Examples:
   presagio bench sched                    the scheduler; about 2 minutes
   presagio bench trace                    reading and merging traces
   presagio bench preload                  what watching costs a program
+  presagio bench run --only loop          one storage of several (as root)
   presagio bench sched --quick --strict   exits 1 if a bar does not hold
   presagio bench sched --json > sched.json")]
 pub struct Args {

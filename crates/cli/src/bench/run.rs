@@ -8,6 +8,7 @@
 //!   that one learned.
 //! - **Steps**: the same irregular places in many files; the bar is for the second run.
 //! - **Together**: 1, 2, 4 and 8 of them on one file, and a file larger than the memory there is.
+//! - **Hostile**: a program whose reads turn from dense to anywhere halfway; what is loaded in vain after that.
 //! - **Never worse**: where nothing can be gained, in pairs; what counts is the 95 % confidence interval of the slowdown.
 
 pub mod load;
@@ -40,6 +41,14 @@ struct Case {
     instances: usize,
     /// Guided over plain at most, if that is promised.
     limit: Option<f64>,
+}
+
+impl Case {
+    /// Whether only who knows the places of the reads can gain: where they are irregular, and where the device gives so few
+    /// bytes that reading gaps costs more than it saves.
+    fn must_be_known(&self) -> bool {
+        self.kind == Kind::Steps || self.throttle.bytes > 0
+    }
 }
 
 const FREE: Throttle = Throttle {
@@ -169,6 +178,8 @@ struct Outcome<'a> {
     runs: [Vec<Run>; 3],
     /// What the last run of each way said about itself.
     said: [String; 3],
+    /// Seconds with everything in memory: nothing can be faster.
+    hot: f64,
 }
 
 /// How one kind of program that has nothing to gain went.
@@ -203,9 +214,29 @@ pub fn run(scope: &Scope) -> anyhow::Result<Report> {
         }
         progress.inc(1);
     }
+    let hostile = scope.has(HOSTILE).then(|| plan.hostile());
     let evens = plan.evens(&evens, &progress)?;
     progress.finish_and_clear();
-    Ok(report(&plan, &outcomes, &missing, &evens))
+    let mut report = report(&plan, &outcomes, &missing, &evens);
+    if let Some(hostile) = hostile {
+        report.bars.push(hostile_bar(hostile));
+    }
+    Ok(report)
+}
+
+/// What of a program that turns hostile is measured.
+const HOSTILE: &str = "hostile: MiB loaded in vain";
+/// Reads before the turn and after it.
+const HOSTILE_READS: u64 = 2000;
+
+fn hostile_bar(wasted: anyhow::Result<f64>) -> Bar {
+    match wasted {
+        Ok(mib) => Bar::at_most(HOSTILE, mib, "MiB", 64.0),
+        Err(why) => {
+            let why = crate::failure::one_line(&why);
+            Bar::at_most(HOSTILE, 0.0, "MiB", 64.0).not_measured(why)
+        }
+    }
 }
 
 /// How much is done, and with what.
@@ -250,12 +281,14 @@ impl Plan {
             case,
             runs: Default::default(),
             said: Default::default(),
+            hot: 0.0,
         };
         for round in 0..self.rounds() {
             let models = tempfile::tempdir_in(&self.dir)?;
             let seed = 1 + (round * case.instances) as u64;
             for way in WAYS {
                 let models = (way != Way::Plain).then_some(models.path());
+                drop_caches()?;
                 let (run, said) = self.once(&place, &cgroup, (case, seed), &load, models)?;
                 outcome.runs[way as usize].push(run);
                 outcome.said[way as usize] = said;
@@ -265,6 +298,11 @@ impl Plan {
                 sums.iter().all(|sum| *sum == sums[0]),
                 "other bytes were read with Presagio than without"
             );
+        }
+        for _ in 0..2 {
+            // The first may have to read what the guided run did not.
+            let (run, _) = self.once(&place, &cgroup, (case, 1), &load, None)?;
+            outcome.hot = run.seconds;
         }
         Ok(outcome)
     }
@@ -304,7 +342,7 @@ impl Plan {
         .to_vec())
     }
 
-    /// Runs a load with a cold cache; guided if there is a directory for models. With the guided run's summary.
+    /// Runs a load; guided if there is a directory for models. With the guided run's summary.
     fn once(
         &self,
         place: &Place,
@@ -313,7 +351,6 @@ impl Plan {
         load: &[String],
         models: Option<&Path>,
     ) -> anyhow::Result<(Run, String)> {
-        drop_caches()?;
         let before = place.counters()?;
         let started = Instant::now();
         let running = (seed..seed + case.instances as u64)
@@ -356,6 +393,56 @@ impl Plan {
             command.arg(&self.presagio);
         }
         command
+    }
+}
+
+impl Plan {
+    /// What the device read in vain after a program turned, in MiB: what it read for the guided program, less what it read
+    /// for it up to the turn, less what it reads without us after it.
+    fn hostile(&self) -> anyhow::Result<f64> {
+        const SIZE: u64 = 64 << 10;
+        let half = HOSTILE_READS.min(self.reads_at_most());
+        let place = Place::new(Storage::Loop, &self.dir)?;
+        let cgroup = place.limited(FREE)?;
+        let case = &root("hostile", Storage::Loop, FREE, (SIZE >> 10, half), None);
+        let path = place.dir.join("data");
+        make_file(&path, file_size(Kind::Root, SIZE, 2 * half))?;
+        let path = path.to_string_lossy();
+        let bytes = |kind: &str, reads: u64, guided: bool| {
+            let (size, reads) = (SIZE.to_string(), reads.to_string());
+            let load = [
+                "bench-load",
+                kind,
+                &path,
+                "--size",
+                &size,
+                "--reads",
+                &reads,
+            ];
+            let load = load.map(str::to_owned);
+            let models = tempfile::tempdir_in(&self.dir)?;
+            let models = guided.then_some(models.path());
+            drop_caches()?;
+            let (run, _) = self.once(&place, &cgroup, (case, 1), &load, models)?;
+            anyhow::Ok(run.bytes as f64)
+        };
+        // The read at the turn itself is still one of the first kind.
+        let after = |guided| {
+            let (all, before) = (
+                bytes("turns", 2 * half, guided)?,
+                bytes("root", half + 1, guided)?,
+            );
+            anyhow::Ok(all - before)
+        };
+        let wasted = after(true)? - after(false)?;
+        Ok(wasted.max(0.0) / f64::from(1 << 20))
+    }
+
+    fn reads_at_most(&self) -> u64 {
+        match self.effort {
+            Effort::Tiny => 8,
+            _ => u64::MAX,
+        }
     }
 }
 
@@ -535,7 +622,8 @@ fn report(
     }
     let mut notes = vec![format!(
         "Gain: time over that of the plain run, medians of {}, cold cache, by turns; new is with nothing \
-         known of the program, again with what that run taught. Reads and bytes are those that reached the \
+         known of the program, again with what that run taught, hot without Presagio and with everything in \
+         memory: less cannot be. Reads and bytes are those that reached the \
          device. Never worse: the upper end of the 95 % confidence interval of the slowdown.",
         plan.rounds()
     )];
@@ -564,8 +652,7 @@ fn bars_of(outcome: &Outcome<'_>) -> Vec<Bar> {
             let name = format!("{}, {name}", title(case));
             Bar::at_most(name, outcome.ratio(way), "", limit)
         };
-        // Irregular places are not to be known before they were seen.
-        if case.kind != Kind::Steps {
+        if !case.must_be_known() {
             bars.push(bar("new", Way::New));
         }
         bars.push(bar("again", Way::Again));
@@ -589,6 +676,8 @@ fn gains(outcomes: &[Outcome<'_>]) -> Table {
         let reads = WAYS.map(|way| Cell::Count(outcome.middle(way, |r| r.reads as f64) as u64));
         let bytes = WAYS.map(|way| Cell::Bytes(outcome.middle(way, |r| r.bytes as f64) as u64));
         let name = [Cell::Text(title(outcome.case))];
+        let hot = outcome.hot / outcome.middle(Way::Plain, |r| r.seconds);
+        let ratios = ratios.into_iter().chain([Cell::Number(hot, 2)]);
         let cells = name.into_iter().chain(seconds).chain(ratios);
         cells.chain(reads).chain(bytes).collect()
     };
@@ -601,6 +690,7 @@ fn gains(outcomes: &[Outcome<'_>]) -> Table {
             ("again_s", "again s"),
             ("new", "new"),
             ("again", "again"),
+            ("hot", "hot"),
             ("plain_reads", "reads"),
             ("new_reads", "new"),
             ("again_reads", "again"),
@@ -676,6 +766,7 @@ mod tests {
             case: &CASES[7],
             runs: [vec![run(300)], vec![run(reads)], vec![run(300)]],
             said: Default::default(),
+            hot: 0.0,
         };
         assert!(outcome(300).throttle_held());
         assert!(!outcome(3000).throttle_held());
