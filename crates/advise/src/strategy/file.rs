@@ -165,9 +165,8 @@ impl File {
     fn can(&self, reader: &Reader, method: Method) -> bool {
         match method {
             Method::Nothing => true,
-            Method::Exact if reader.cursor.is_sure() => true,
             _ if reader.is_sequential() && self.is_served() => false,
-            Method::Exact => !reader.expected.is_empty(),
+            Method::Exact => reader.cursor.is_sure() || !reader.expected.is_empty(),
             Method::Sieving => reader.is_dense(),
         }
     }

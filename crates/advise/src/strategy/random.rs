@@ -1,5 +1,5 @@
-//! Random: the kernel's reading ahead is switched off where it wastes the device, and on again when that is over: where
-//! reads are small, far apart and follow nothing, and where all that will be read is known and loaded anyway.
+//! Random: where reads are small, far apart and follow nothing, reading ahead wastes the device and is switched off,
+//! once; switched on again when reads become sequential.
 
 use super::file::File;
 use super::governor::Method;
@@ -18,10 +18,9 @@ const DENSITY_MAX: f64 = 1.0 / 16.0;
 pub(super) fn mode(file: &mut File, number: FileNumber, process: u32) -> Option<Hint> {
     let reader = file.readers.get(&process)?;
     let adjacent = reader.window.adjacent();
-    let known = is_known(file, reader);
     let mode = match file.mode {
-        Mode::Normal if known || is_random(file, reader) => Mode::Random,
-        Mode::Random if !known && 2 * adjacent >= reader.window.len() => Mode::Normal,
+        Mode::Normal if is_random(file, reader) => Mode::Random,
+        Mode::Random if 2 * adjacent >= reader.window.len() => Mode::Normal,
         _ => return None,
     };
     file.mode = mode;
@@ -30,14 +29,6 @@ pub(super) fn mode(file: &mut File, number: FileNumber, process: u32) -> Option<
         mode,
         reason: Reason::Random,
     })
-}
-
-/// Whether all that comes is loaded. Sequential reads need the kernel where we are late.
-fn is_known(file: &File, reader: &Reader) -> bool {
-    file.governor.method() == Method::Exact
-        && reader.source.is_some()
-        && reader.cursor.is_sure()
-        && !reader.is_sequential()
 }
 
 fn is_random(file: &File, reader: &Reader) -> bool {
