@@ -29,9 +29,8 @@ const EPOCH_MAX: u32 = 4 * EPOCH;
 const EPOCH_FIRST: u32 = 16;
 /// And earlier still where an earlier run, or the file before, has told what to expect.
 const EPOCH_SEEDED: u32 = 4;
-/// After so many reads, one that waits so many times as long as another is given up.
-const EPOCH_HOPELESS: u32 = 8;
-const HOPELESS: f64 = 1.25;
+/// After more reads than this, a method whose reads wait longer than those of another is given up.
+const EPOCH_HOPELESS: u32 = 7;
 /// Reads after a change that do not count: what was underway, and what came too late.
 const SETTLING: u32 = 8;
 /// Reads until a method that lost is tried again: an epoch each is 4 %, less with each doubling.
@@ -172,7 +171,7 @@ impl Governor {
     }
 
     /// Whether the method in force cannot become the best of its epoch any more, or not likely so: it has already waited for
-    /// as long as another would in all of it, or its first reads waited for much longer.
+    /// as long as another would in all of it, or its first reads waited for longer.
     fn is_hopeless(&self) -> bool {
         let others = METHODS.into_iter().filter(|m| *m != self.method);
         let best = others.filter_map(|m| self.costs[m as usize]);
@@ -181,7 +180,7 @@ impl Governor {
         };
         let tally = self.tallies[self.method as usize];
         let reads = if tally.reads > EPOCH_HOPELESS {
-            f64::from(tally.reads) * HOPELESS
+            f64::from(tally.reads - 1)
         } else {
             f64::from(EPOCH)
         };
