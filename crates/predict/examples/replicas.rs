@@ -5,7 +5,7 @@ use presagio_predict::score::{Options, Score};
 
 fn main() {
     println!(
-        "program        ops    context offset contig. hits   off by    at once   to end  grammar exact plain"
+        "program        ops    context offset contig. hits   off by    at once   to end  grammar exact plain next-off ahead-off"
     );
     for (name, events) in apps::all() {
         let mut score = Score::new(Options {
@@ -25,7 +25,7 @@ fn line(name: &str, score: &Score) -> String {
     let (exact, plain) = others.unwrap_or_default();
     let perfect = score.reach().perfect_from();
     format!(
-        "{name:<14} {:<6} {:<7} {:<6} {:<7} {:<6} {:<9} {:<9} {:<7} {grammar:<7} {exact:<5} {plain}",
+        "{name:<14} {:<6} {:<7} {:<6} {:<7} {:<6} {:<9} {:<9} {:<7} {grammar:<7} {exact:<5} {plain:<5} {:<8.3} {:.3}",
         tally.operations,
         percent(tally.contexts()),
         percent(tally.offsets()),
@@ -34,5 +34,7 @@ fn line(name: &str, score: &Score) -> String {
         tally.gap_error().to_string(),
         tally.gap_mean().to_string(),
         perfect.map_or("-".to_owned(), |n| n.to_string()),
+        tally.next.error(),
+        tally.ahead.error(),
     )
 }

@@ -64,10 +64,15 @@ impl Calibration {
 
     /// How likely a prediction computed with `raw` comes true.
     pub fn say(&self, raw: f64) -> f64 {
+        self.say_from(raw, raw)
+    }
+
+    /// The same where `guess` is what to say as long as nothing like it has been tried.
+    pub(crate) fn say_from(&self, raw: f64, guess: f64) -> f64 {
         let bin = &self.bins[bin_of(raw)];
-        // What the neighbours say counts like two tries, and what was computed like two of theirs.
+        // What the neighbours say counts like two tries, and the guess like two of theirs.
         let around = self.around(bin_of(raw));
-        let prior = (around.hits + 2.0 * raw) / (around.tries + 2.0);
+        let prior = (around.hits + 2.0 * guess) / (around.tries + 2.0);
         (bin.hits + 2.0 * prior) / (bin.tries + 2.0)
     }
 }

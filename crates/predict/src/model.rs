@@ -384,8 +384,16 @@ impl Model {
     pub(crate) fn likelihood(&self, raw: f64) -> Likelihood {
         Likelihood {
             near: self.calibration.say(raw),
-            far: self.far_calibration.say(raw),
+            far: self.far_calibration.say_from(raw, self.far_guess(raw)),
         }
+    }
+
+    /// What to say of a prediction [`FAR_AHEAD`] as long as none like it has been judged. At its beginning a program
+    /// does what it will not go on with, and nothing has shown yet how far it can be known: there each doubling of
+    /// the distance is as unsure as a step.
+    fn far_guess(&self, raw: f64) -> f64 {
+        let beginning = FAR_EVERY as f64 / (self.observed + FAR_EVERY) as f64;
+        raw + (raw.powi(FAR_AHEAD.ilog2() as i32) - raw) * beginning
     }
 
     /// What was computed for the likeliest prediction, and whether it came true.

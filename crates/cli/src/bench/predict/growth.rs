@@ -191,7 +191,7 @@ pub fn bars(plan: &Plan, grown: &[Grown]) -> Vec<Bar> {
             "random: a symbol, twice the length",
             slower,
             "",
-            2.5,
+            1.8,
         ));
         let megabytes = last.bytes as f64 / 1e6;
         bars.push(Bar::at_most("random: memory", megabytes, "MB", 100.0));
