@@ -4,8 +4,8 @@
 //! caller sees to it that one [`Writer`] is not used twice at a time.
 
 use crate::layout::{
-    Geometry, MAGIC, Mode, PAGE_LEN, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process,
-    slot, state,
+    FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region, USED_BEFORE,
+    VERSION, file, header, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
@@ -33,6 +33,8 @@ pub enum AttachError {
     Foreign,
     /// The kernel would not map it.
     Unmappable,
+    /// Our process ids mean something else to the manager.
+    Elsewhere,
 }
 
 /// What a process counts.
@@ -114,6 +116,8 @@ pub struct Client {
     region: Region,
     geometry: Geometry,
     mode: Mode,
+    /// All memory was there from the beginning.
+    whole: bool,
     manager: u32,
     text_len: usize,
     process: u32,
@@ -131,11 +135,18 @@ impl Client {
         let mapped = map(fd);
         sys::close(fd);
         let (region, geometry) = mapped?;
+        if !is_known_by_its_number() {
+            region.word(header::ELSEWHERE).fetch_add(1, Relaxed);
+            unmap(&region, geometry.size());
+            return Err(AttachError::Elsewhere);
+        }
+        region.leave_out_of_dumps();
         let text_len = region.half(header::TEXT_LEN).load(Relaxed) as usize;
         let mut client = Client {
             region,
             geometry,
             mode: Mode::from_bits(region.half(header::MODE).load(Relaxed)),
+            whole: region.half(header::WHOLE).load(Relaxed) != 0,
             manager: region.half(header::MANAGER).load(Relaxed),
             text_len: text_len.min(header::TEXT_MAX),
             process: u32::MAX,
@@ -146,8 +157,14 @@ impl Client {
         Ok(client)
     }
 
-    /// The same arena for the child of a fork, which is a process of its own.
-    pub fn after_fork<'a>(&self, command: impl Iterator<Item = &'a [u8]>) -> Client {
+    /// The same arena for the child of a fork, which is a process of its own; `None` if its process ids mean something
+    /// else to the manager.
+    pub fn after_fork<'a>(&self, command: impl Iterator<Item = &'a [u8]>) -> Option<Client> {
+        // The first in another PID namespace has no parent there.
+        if sys::parent_id() == 0 {
+            self.region.word(header::ELSEWHERE).fetch_add(1, Relaxed);
+            return None;
+        }
         let mut client = Client {
             process: u32::MAX,
             image: 0,
@@ -155,7 +172,12 @@ impl Client {
             ..*self
         };
         client.enter(command);
-        client
+        Some(client)
+    }
+
+    /// Whether these bytes are there to be written to: the kernel fills their pages now, unless it has no memory.
+    fn fill(&self, at: usize, len: usize) -> bool {
+        self.whole || self.region.fill(at, len).is_ok()
     }
 
     /// The number of this process, as of when it attached.
@@ -201,9 +223,7 @@ impl Client {
     /// Says that the program is about to exit by itself.
     pub fn exiting(&self) {
         if self.process != u32::MAX {
-            let owner = self
-                .region
-                .word(self.geometry.process(self.process) + process::OWNER);
+            let owner = self.region.word(self.geometry.process_owner(self.process));
             let now = owner.load(Relaxed);
             if now >> 32 == u64::from(self.pid) {
                 let _ =
@@ -219,22 +239,21 @@ impl Client {
             return;
         };
         let at = self.geometry.process(index);
-        let entry = |offset: usize| self.region.word(at + offset);
-        self.region
-            .half(at + process::PARENT)
-            .store(sys::parent_id(), Relaxed);
-        entry(process::ATTACHED).store(sys::monotonic_ns(), Relaxed);
+        let word = |offset: usize, value: u64| self.region.word(at + offset).store(value, Relaxed);
+        let half = |offset: usize, value: u32| self.region.half(at + offset).store(value, Relaxed);
+        half(process::PARENT, sys::parent_id());
+        word(process::ATTACHED, sys::monotonic_ns());
         if image == 0 {
             for counter in Counter::ALL {
-                entry(process::COUNTERS + 8 * counter as usize).store(0, Relaxed);
+                word(process::COUNTERS + 8 * counter as usize, 0);
             }
         }
+        self.keep_command(at, image != 0);
         let len = self.write_command(at, command);
-        self.region
-            .half(at + process::COMMAND_LEN)
-            .store(len as u32, Relaxed);
+        half(process::COMMAND_LEN, len as u32);
         let live = u64::from(self.pid) << 32 | image << 8 | process::LIVE;
-        entry(process::OWNER).store(live, Release);
+        let owner = self.region.word(self.geometry.process_owner(index));
+        owner.store(live, Release);
         self.process = index;
         self.image = image as u32;
     }
@@ -246,25 +265,43 @@ impl Client {
         let processes = self.geometry.processes;
         let near =
             || (0..PROCESS_PROBES.min(processes)).map(|i| self.pid.wrapping_add(i) % processes);
-        let claim = |index: u32, old: u64, image: u64| {
-            let owner = self
-                .region
-                .word(self.geometry.process(index) + process::OWNER);
+        let claim = |index: u32, is_wanted: &dyn Fn(u64) -> bool| {
+            let owner = self.region.word(self.geometry.process_owner(index));
+            let old = owner.load(Relaxed);
+            let image = match is_free(old) {
+                true => 0,
+                false => (old >> 8).wrapping_add(1) & 0xff_ffff,
+            };
             let new = mine << 32 | image << 8 | process::CLAIMED;
-            let taken = owner.compare_exchange(old, new, AcqRel, Relaxed).is_ok();
-            taken.then_some((index, image))
+            let taken = is_wanted(old) && owner.compare_exchange(old, new, AcqRel, Relaxed).is_ok();
+            taken.then_some((index, image, old))
         };
-        let owner = |index: u32| {
-            let at = self.geometry.process(index) + process::OWNER;
-            self.region.word(at).load(Relaxed)
+        let (index, image, old) = near()
+            .find_map(|index| claim(index, &|old| old >> 32 == mine))
+            .or_else(|| near().find_map(|index| claim(index, &is_free)))?;
+        let is_there = matches!(old & 0xff, process::LIVE | process::EXITING | USED_BEFORE);
+        if !is_there && !self.fill(self.geometry.process(index), process::LEN) {
+            let owner = self.region.word(self.geometry.process_owner(index));
+            owner.store(0, Release);
+            return None;
+        }
+        Some((index, image))
+    }
+
+    /// Keeps the command that was there, whose records may not have been read yet, if it was ours.
+    fn keep_command(&self, at: usize, was_ours: bool) {
+        let len = match was_ours {
+            true => self.region.half(at + process::COMMAND_LEN).load(Relaxed),
+            false => 0,
         };
-        near()
-            .filter(|&index| owner(index) >> 32 == mine)
-            .find_map(|index| {
-                let old = owner(index);
-                claim(index, old, (old >> 8).wrapping_add(1) & 0xff_ffff)
-            })
-            .or_else(|| near().find_map(|index| claim(index, 0, 0)))
+        for offset in (0..process::COMMAND_MAX.min(len as usize)).step_by(8) {
+            let word = self.region.word(at + process::COMMAND + offset);
+            let kept = self.region.word(at + process::BEFORE + offset);
+            kept.store(word.load(Relaxed), Relaxed);
+        }
+        self.region
+            .half(at + process::BEFORE_LEN)
+            .store(len, Relaxed);
     }
 
     /// Writes the command, as much of it as there is room for, word by word; its length.
@@ -310,29 +347,39 @@ impl Client {
         self.region
             .write(at + file::PATH, found.path.get(..kept).unwrap_or(&[]));
         let live = u64::from(self.pid) << 32 | file::LIVE;
-        self.region.word(at + file::OWNER).store(live, Release);
+        let owner = self.region.word(self.geometry.file_owner(index));
+        owner.store(live, Release);
         Some(FileSlot { index, generation })
     }
 
     fn claim_file(&self) -> Option<u32> {
         let claimed = u64::from(self.pid) << 32 | file::CLAIMED;
         let cursor = self.region.half(header::FILE_CURSOR);
-        (0..FILE_PROBES).find_map(|_| {
-            let index = cursor.fetch_add(1, Relaxed) % self.geometry.files;
-            let owner = self.region.word(self.geometry.file(index) + file::OWNER);
-            let free = owner.load(Relaxed) == 0
-                && owner.compare_exchange(0, claimed, AcqRel, Relaxed).is_ok();
-            free.then_some(index)
-        })
+        let claim = |index: u32| {
+            let owner = self.region.word(self.geometry.file_owner(index));
+            let old = owner.load(Relaxed);
+            let taken = is_free(old)
+                && owner
+                    .compare_exchange(old, claimed, AcqRel, Relaxed)
+                    .is_ok();
+            taken.then_some((index, old))
+        };
+        let (index, old) = (0..FILE_PROBES)
+            .find_map(|_| claim(cursor.fetch_add(1, Relaxed) % self.geometry.files))?;
+        if old == 0 && !self.fill(self.geometry.file(index), file::LEN) {
+            let owner = self.region.word(self.geometry.file_owner(index));
+            owner.store(0, Release);
+            return None;
+        }
+        Some(index)
     }
 
     /// Gives a file's entry back. The manager frees it when it has read all that was said about it.
     pub fn close_file(&self, slot: FileSlot) {
         if slot.index < self.geometry.files {
-            let at = self.geometry.file(slot.index);
             let live = u64::from(self.pid) << 32 | file::LIVE;
             let closed = u64::from(self.pid) << 32 | file::CLOSED;
-            let owner = self.region.word(at + file::OWNER);
+            let owner = self.region.word(self.geometry.file_owner(slot.index));
             let _ = owner.compare_exchange(live, closed, Release, Relaxed);
         }
     }
@@ -377,11 +424,33 @@ fn map(fd: i32) -> Result<(Region, Geometry), AttachError> {
     match geometry(&region, size) {
         Some(geometry) => Ok((region, geometry)),
         None => {
-            // SAFETY: ours, and nobody else knows of it.
-            unsafe { sys::call(libc::SYS_munmap, [base as usize, size, 0, 0, 0, 0]) };
+            unmap(&region, size);
             Err(AttachError::Foreign)
         }
     }
+}
+
+/// Takes away a mapping that nobody uses.
+fn unmap(region: &Region, size: usize) {
+    let args = [region.base() as usize, size, 0, 0, 0, 0];
+    // SAFETY: ours, and nobody else knows of it.
+    unsafe { sys::call(libc::SYS_munmap, args) };
+}
+
+/// Whether the manager knows this process by the number that it has for itself. It is not so in another PID namespace, as
+/// in a container: there our numbers are those of strangers. The arena was found through the manager's /proc.
+fn is_known_by_its_number() -> bool {
+    let mut digits = [0; 16];
+    let Some(len) = sys::read_link(c"/proc/self", &mut digits) else {
+        return false;
+    };
+    let digits = digits.iter().take(len);
+    let number = digits.fold(0u32, |number, digit| {
+        number
+            .wrapping_mul(10)
+            .wrapping_add(u32::from(digit.wrapping_sub(b'0')))
+    });
+    number == sys::process_id()
 }
 
 fn geometry(region: &Region, size: usize) -> Option<Geometry> {
@@ -402,15 +471,21 @@ fn geometry(region: &Region, size: usize) -> Option<Geometry> {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Writer {
-    /// Where the slot begins in the arena; 0 is none.
+    /// Where the slot is in the arena; 0 is none.
     slot: usize,
+    ring: usize,
     head: u64,
     /// The tail when we last looked.
     tail: u64,
+    /// Up to here the ring's pages are there, and mapped into this process.
+    ready: u64,
     /// Records dropped since the last one that was written.
     lost: u64,
     /// The bounded wait was in vain with the tail at this place, plus one.
     gave_up: u64,
+    /// Which slot, and what its owner says while it is ours.
+    index: u32,
+    owner: u64,
 }
 
 impl Writer {
@@ -418,10 +493,14 @@ impl Writer {
     pub const fn new() -> Writer {
         Writer {
             slot: 0,
+            ring: 0,
             head: 0,
             tail: 0,
+            ready: 0,
             lost: 0,
             gave_up: 0,
+            index: 0,
+            owner: 0,
         }
     }
 
@@ -437,19 +516,21 @@ impl Writer {
 
     /// Finds a ring for this thread; `false` if there is none free, or none with room.
     pub fn open(&mut self, client: &Client) -> bool {
-        let Some(index) = claim_slot(client) else {
+        let Some((index, owner)) = claim_slot(client) else {
             client.region.word(header::NO_SLOT).fetch_add(1, Relaxed);
             return false;
         };
-        let at = client.geometry.slot(index);
-        let region = &client.region;
-        region.half(at + slot::RELEASED).store(0, Relaxed);
+        let slot = client.geometry.slot(index);
+        let head = client.region.word(slot + slot::HEAD).load(Relaxed);
         *self = Writer {
-            slot: at,
-            head: region.word(at + slot::HEAD).load(Relaxed),
-            tail: region.word(at + slot::TAIL).load(Acquire),
-            lost: 0,
-            gave_up: 0,
+            slot,
+            ring: client.geometry.ring(index),
+            head,
+            tail: client.region.word(slot + slot::TAIL).load(Acquire),
+            ready: head & !(PAGE_RECORDS - 1),
+            index,
+            owner,
+            ..Writer::new()
         };
         self.begin(client)
     }
@@ -471,10 +552,9 @@ impl Writer {
     /// Gives the ring back, because the thread ends. The manager frees it when it has read it.
     pub fn release(&mut self, client: &Client) {
         if self.is_open() {
-            client
-                .region
-                .half(self.slot + slot::RELEASED)
-                .store(1, Release);
+            let owner = client.region.word(client.geometry.owner(self.index));
+            let released = self.owner | slot::RELEASED;
+            let _ = owner.compare_exchange(self.owner, released, Release, Relaxed);
             self.forget();
         }
     }
@@ -535,21 +615,51 @@ impl Writer {
     /// Whether `need` records fit, by the tail that we know or the one that is there now.
     #[inline]
     fn room(&mut self, client: &Client, need: u64) -> bool {
-        if self.slot == 0 {
-            return false;
-        }
         // A ring has room for the longest message at least, hence no underflow.
         let most = u64::from(client.geometry.records) - need;
-        if self.head.wrapping_sub(self.tail) <= most {
-            return true;
+        let is_ready = self.head.wrapping_add(need) <= self.ready;
+        is_ready && self.head.wrapping_sub(self.tail) <= most || self.make_room(client, need)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, client: &Client, need: u64) -> bool {
+        if !self.is_open() {
+            return false;
         }
+        let most = u64::from(client.geometry.records) - need;
         self.tail = client.region.word(self.slot + slot::TAIL).load(Acquire);
-        self.head.wrapping_sub(self.tail) <= most
+        self.head.wrapping_sub(self.tail) <= most && self.make_ready(client, need)
+    }
+
+    /// Sees to it that the pages of the next `need` records are there; `false` if there is no memory.
+    fn make_ready(&mut self, client: &Client, need: u64) -> bool {
+        let records = u64::from(client.geometry.records);
+        let filled = client.region.half(self.slot + slot::FILLED);
+        while self.ready < self.head.saturating_add(need) {
+            let first = self.ready & (records - 1);
+            let at = self.ring + first as usize * RECORD_LEN;
+            if first < filled.load(Relaxed).into() {
+                // The kernel maps sixteen pages where the first is read, but only one where it is written: then one record
+                // in 64 would wait for that.
+                client.region.touch(at);
+                self.ready += PAGE_RECORDS;
+                continue;
+            }
+            let count = FILL_RECORDS.min(records - first);
+            if !client.fill(at, count as usize * RECORD_LEN) {
+                return false;
+            }
+            filled.fetch_max((first + count) as u32, Relaxed);
+            self.ready += count;
+        }
+        true
     }
 
     /// Waits for room where the manager wants a complete trace.
     fn wait(&mut self, client: &Client, need: u64) -> bool {
-        if !client.mode.complete || self.gave_up == self.tail.wrapping_add(1) {
+        let is_in_vain = self.gave_up == self.tail.wrapping_add(1);
+        if !client.mode.complete || is_in_vain || !self.make_ready(client, need) {
             return false;
         }
         for _ in 0..WAIT_STEPS {
@@ -577,12 +687,7 @@ impl Writer {
     #[inline]
     fn put(&self, client: &Client, at: u64, words: &[u64; 8]) {
         let mask = u64::from(client.geometry.records - 1);
-        let offset = self.slot + slot::RING + (at & mask) as usize * RECORD_LEN;
-        if offset % PAGE_LEN < RECORD_LEN {
-            // A page that this process may not have touched yet. The kernel maps sixteen of them where the first is read, but
-            // only one where it is written: then one record in 64 would wait for that.
-            client.region.touch(offset);
-        }
+        let offset = self.ring + (at & mask) as usize * RECORD_LEN;
         for (i, &word) in words.iter().enumerate() {
             client.region.word(offset + 8 * i).store(word, Relaxed);
         }
@@ -634,29 +739,26 @@ fn wake_slowly(region: &Region) {
     }
 }
 
-/// A slot for this thread: the one of a dead thread that had its number, or a free one. The serial tells both apart,
-/// so that the manager cannot free a slot that was taken over meanwhile.
-fn claim_slot(client: &Client) -> Option<u32> {
+/// A slot for this thread, and its owner's word: the one of a dead thread that had its number, or the first free one, since its
+/// ring was most likely used before. The serial tells both apart, so that the manager cannot free a slot that was taken over
+/// meanwhile.
+fn claim_slot(client: &Client) -> Option<(u32, u64)> {
     let tid = sys::thread_id();
     let mine = u64::from(client.pid) << 22 | u64::from(tid);
-    let owner = |index: u32| client.region.word(client.geometry.owner(index));
-    let slots = client.geometry.slots;
-    let start = tid % slots;
-    let all = || (0..slots).map(|i| (start + i) % slots);
-    let taken_over = all().find(|&index| {
-        let old = owner(index).load(Relaxed);
-        let new = old.wrapping_add(1 << 44);
-        old & ((1 << 44) - 1) == mine
-            && owner(index)
-                .compare_exchange(old, new, AcqRel, Relaxed)
-                .is_ok()
-    });
-    taken_over.or_else(|| {
-        all().find(|&index| {
-            owner(index).load(Relaxed) == 0
-                && owner(index)
-                    .compare_exchange(0, mine | 1 << 44, AcqRel, Relaxed)
-                    .is_ok()
+    let claim = |index: u32, is_wanted: &dyn Fn(u64) -> bool| {
+        let owner = client.region.word(client.geometry.owner(index));
+        let old = owner.load(Relaxed);
+        let new = old.wrapping_add(slot::SERIAL) & slot::SERIALS | mine;
+        let taken = is_wanted(old) && owner.compare_exchange(old, new, AcqRel, Relaxed).is_ok();
+        taken.then_some((index, new))
+    };
+    let slots = 0..client.geometry.slots;
+    slots
+        .clone()
+        .find_map(|index| claim(index, &|old| old & (slot::SERIAL - 1) == mine))
+        .or_else(|| {
+            slots
+                .clone()
+                .find_map(|index| claim(index, &|old| old == 0))
         })
-    })
 }

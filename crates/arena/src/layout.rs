@@ -2,42 +2,50 @@
 //!
 //! ```text
 //! header       0  magic 8, version 4, mode 4, size 8, manager's pid 4, slots 4, records of a ring 4, files 4,
-//!                 processes 4, length of the filter's text 4
+//!                 processes 4, length of the filter's text 4, whether all memory is there 4
 //!             64  manager's state 4: awake, asleep, gone           written by both sides
 //!                 notes left 4                                     written by the manager
-//!            128  lost for want of: slot 8, file 8, process 8      added to by programs
+//!            128  lost for want of: slot 8, file 8, process 8,     added to by programs
+//!                 of a common PID namespace 8
 //!            192  where to look for a free file 4                  added to by programs
 //!           4096  the filter's text
-//! owners    8192  8 bytes for each slot: serial << 44 | pid << 22 | tid; 0 is free. Apart from the slots, because
-//!                 who looks for a free one would touch a page of each
-//! processes       512 bytes each
-//!              0  owner 8: pid << 32 | image << 8 | state; 0 is free
-//!              8  parent's pid 4, length of the command 4, time of attaching 8
+//! owners    8192  8 bytes for each slot: released 1 bit | serial 19 | pid 22 | tid 22; 0 is free
+//!                 8 bytes for each process: pid << 32 | image << 8 | state
+//!                 8 bytes for each file: pid << 32 | state
+//! slots           128 bytes each
+//!              0  head 8, dropped 8                                written by the thread
+//!                 records of the ring that are there 4             written by both sides
+//!             64  tail 8                                           written by the manager
+//! ---------       up to here memory is there from the beginning
+//! processes       1024 bytes each
+//!              0  parent's pid 4, length of the command 4, time of attaching 8, length of the command before 4
 //!             64  counters, 8 each
 //!            256  the command, its arguments separated by zeros
+//!            512  the command before the last exec
 //! files           512 bytes each
-//!              0  owner 8: pid << 32 | state; 0 is free
-//!              8  generation 4, descriptor 4, device 8, inode 8, size 8, open flags 4, how found 4
-//!             48  note 8                                           written by the manager
-//!             56  length of the path 4
+//!              0  generation 4, descriptor 4, device 8, inode 8, size 8, open flags 4, how found 4
+//!             40  note 8                                           written by the manager
+//!             48  length of the path 4
 //!             64  the path
-//! slots           256 bytes and a ring of 64-byte records each
-//!              0  released 4
-//!             64  head 8, dropped 8                                written by the thread
-//!            128  tail 8                                           written by the manager
-//!            256  the ring
+//! rings           64-byte records
 //! ```
 //!
 //! Everything is written and read as atomic words, so that a torn value is the worst that a race can give.
+//!
+//! Most of it is never used, and to have the kernel fill it takes longer than many a program runs. So pages behind the
+//! slots come when they are needed: whoever is the first to use one asks for it by a call that fails where there is no memory
+//! ([`Region::fill`]). Just to touch it would be the program's end (SIGBUS). Owners stand apart from what they own, so that
+//! who looks for a free place touches nothing that is not there.
 
 use crate::record::PAYLOAD_MAX;
+use crate::sys;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The first eight bytes of an arena.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PRESAGIO");
 /// The version of this layout.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 pub(crate) mod header {
     pub const MAGIC: usize = 0;
@@ -50,11 +58,13 @@ pub(crate) mod header {
     pub const FILES: usize = 36;
     pub const PROCESSES: usize = 40;
     pub const TEXT_LEN: usize = 44;
+    pub const WHOLE: usize = 48;
     pub const STATE: usize = 64;
     pub const NOTES: usize = 68;
     pub const NO_SLOT: usize = 128;
     pub const NO_FILE: usize = 136;
     pub const NO_PROCESS: usize = 144;
+    pub const ELSEWHERE: usize = 152;
     pub const FILE_CURSOR: usize = 192;
     pub const TEXT: usize = 4096;
     pub const TEXT_MAX: usize = 4096;
@@ -62,14 +72,15 @@ pub(crate) mod header {
 }
 
 pub(crate) mod process {
-    pub const OWNER: usize = 0;
-    pub const PARENT: usize = 8;
-    pub const COMMAND_LEN: usize = 12;
-    pub const ATTACHED: usize = 16;
+    pub const PARENT: usize = 0;
+    pub const COMMAND_LEN: usize = 4;
+    pub const ATTACHED: usize = 8;
+    pub const BEFORE_LEN: usize = 16;
     pub const COUNTERS: usize = 64;
     pub const COMMAND: usize = 256;
     pub const COMMAND_MAX: usize = 256;
-    pub const LEN: usize = 512;
+    pub const BEFORE: usize = 512;
+    pub const LEN: usize = 1024;
 
     pub const CLAIMED: u64 = 1;
     pub const LIVE: u64 = 2;
@@ -77,16 +88,15 @@ pub(crate) mod process {
 }
 
 pub(crate) mod file {
-    pub const OWNER: usize = 0;
-    pub const GENERATION: usize = 8;
-    pub const DESCRIPTOR: usize = 12;
-    pub const DEVICE: usize = 16;
-    pub const INODE: usize = 24;
-    pub const SIZE: usize = 32;
-    pub const FLAGS: usize = 40;
-    pub const FOUND: usize = 44;
-    pub const NOTE: usize = 48;
-    pub const PATH_LEN: usize = 56;
+    pub const GENERATION: usize = 0;
+    pub const DESCRIPTOR: usize = 4;
+    pub const DEVICE: usize = 8;
+    pub const INODE: usize = 16;
+    pub const SIZE: usize = 24;
+    pub const FLAGS: usize = 32;
+    pub const FOUND: usize = 36;
+    pub const NOTE: usize = 40;
+    pub const PATH_LEN: usize = 48;
     pub const PATH: usize = 64;
     pub const LEN: usize = 512;
 
@@ -95,21 +105,43 @@ pub(crate) mod file {
     pub const CLOSED: u64 = 3;
 }
 
+/// The owner of an entry, of a process or file, that was used before and is free: its page is there.
+pub(crate) const USED_BEFORE: u64 = 4;
+
+/// Whether an entry of this owner is free.
+pub(crate) fn is_free(owner: u64) -> bool {
+    owner == 0 || owner == USED_BEFORE
+}
+
 /// The longest path that a file's entry holds; longer ones are cut.
 pub const PATH_MAX: usize = file::LEN - file::PATH;
 
 pub(crate) mod slot {
-    pub const RELEASED: usize = 0;
-    pub const HEAD: usize = 64;
-    pub const DROPPED: usize = 72;
-    pub const TAIL: usize = 128;
-    pub const RING: usize = 256;
+    pub const HEAD: usize = 0;
+    pub const DROPPED: usize = 8;
+    pub const FILLED: usize = 16;
+    pub const TAIL: usize = 64;
+    pub const LEN: usize = 128;
+
+    /// In the owner's word: the thread has ended.
+    pub const RELEASED: u64 = 1 << 63;
+    /// Tells owners apart that have the same numbers.
+    pub const SERIAL: u64 = 1 << 44;
+    pub const SERIALS: u64 = RELEASED - SERIAL;
 }
 
 /// The bytes of a record.
 pub(crate) const RECORD_LEN: usize = 64;
 /// The bytes of a page, by which memory comes.
 pub(crate) const PAGE_LEN: usize = 4096;
+/// Records of a page.
+pub(crate) const PAGE_RECORDS: u64 = (PAGE_LEN / RECORD_LEN) as u64;
+/// Records of a ring that are filled at a time: most programs never need more.
+pub(crate) const FILL_RECORDS: u64 = 4 * PAGE_RECORDS;
+
+/// Of `madvise`, since Linux 5.14.
+const MADV_POPULATE_READ: usize = 22;
+const MADV_POPULATE_WRITE: usize = 23;
 
 /// What the manager wants of programs. It cannot change while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,35 +197,53 @@ impl Geometry {
         header::END + slot as usize * 8
     }
 
-    pub fn process(&self, index: u32) -> usize {
+    pub fn process_owner(&self, index: u32) -> usize {
         debug_assert!(index < self.processes);
-        self.owners_end() + index as usize * process::LEN
+        header::END + (self.slots as usize + index as usize) * 8
     }
 
-    pub fn file(&self, index: u32) -> usize {
+    pub fn file_owner(&self, index: u32) -> usize {
         debug_assert!(index < self.files);
-        self.owners_end() + self.processes as usize * process::LEN + index as usize * file::LEN
+        header::END + (self.slots as usize + self.processes as usize + index as usize) * 8
     }
 
     pub fn slot(&self, index: u32) -> usize {
         debug_assert!(index < self.slots);
-        self.slots_start() + index as usize * self.slot_len()
-    }
-
-    fn owners_end(&self) -> usize {
-        (header::END + self.slots as usize * 8).next_multiple_of(4096)
+        self.slots_start() + index as usize * slot::LEN
     }
 
     fn slots_start(&self) -> usize {
-        self.owners_end() + self.processes as usize * process::LEN + self.files as usize * file::LEN
+        let owners = self.slots as usize + self.processes as usize + self.files as usize;
+        (header::END + owners * 8).next_multiple_of(slot::LEN)
     }
 
-    pub fn slot_len(&self) -> usize {
-        slot::RING + self.records as usize * RECORD_LEN
+    /// The bytes that are there from the beginning.
+    pub fn front(&self) -> usize {
+        (self.slots_start() + self.slots as usize * slot::LEN).next_multiple_of(PAGE_LEN)
+    }
+
+    pub fn process(&self, index: u32) -> usize {
+        debug_assert!(index < self.processes);
+        self.front() + index as usize * process::LEN
+    }
+
+    pub fn file(&self, index: u32) -> usize {
+        debug_assert!(index < self.files);
+        self.front() + self.processes as usize * process::LEN + index as usize * file::LEN
+    }
+
+    fn files_end(&self) -> usize {
+        let tables = self.processes as usize * process::LEN + self.files as usize * file::LEN;
+        (self.front() + tables).next_multiple_of(PAGE_LEN)
+    }
+
+    pub fn ring(&self, slot: u32) -> usize {
+        debug_assert!(slot < self.slots);
+        self.files_end() + slot as usize * self.records as usize * RECORD_LEN
     }
 
     pub fn size(&self) -> usize {
-        (self.slots_start() + self.slots as usize * self.slot_len()).next_multiple_of(4096)
+        self.files_end() + self.slots as usize * self.records as usize * RECORD_LEN
     }
 }
 
@@ -220,6 +270,30 @@ impl Region {
 
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// Has the kernel fill and map the pages of these bytes, to be written to; the error number if it cannot.
+    pub fn fill(&self, offset: usize, len: usize) -> Result<(), i32> {
+        self.advise(offset, len, MADV_POPULATE_WRITE)
+    }
+
+    /// The same, to be read.
+    pub fn fill_for_reading(&self, offset: usize, len: usize) -> Result<(), i32> {
+        self.advise(offset, len, MADV_POPULATE_READ)
+    }
+
+    /// Keeps it all out of core dumps: it is of no use there, and large.
+    pub fn leave_out_of_dumps(&self) {
+        let _ = self.advise(0, self.len, libc::MADV_DONTDUMP as usize);
+    }
+
+    fn advise(&self, offset: usize, len: usize, advice: usize) -> Result<(), i32> {
+        debug_assert!(offset + len <= self.len);
+        let first = offset & !(PAGE_LEN - 1);
+        let address = self.base.as_ptr() as usize + first;
+        let args = [address, offset + len - first, advice, 0, 0, 0];
+        // SAFETY: pages of the mapping, whose content none of these changes.
+        sys::checked(unsafe { sys::call(libc::SYS_madvise, args) }).map(drop)
     }
 
     #[inline]

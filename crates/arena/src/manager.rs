@@ -5,8 +5,8 @@
 
 use crate::filter::PathFilter;
 use crate::layout::{
-    Geometry, MAGIC, Mode, PAGE_LEN, PATH_MAX, RECORD_LEN, Region, VERSION, file, header, process,
-    slot, state,
+    FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_LEN, PATH_MAX, RECORD_LEN, Region, USED_BEFORE,
+    VERSION, file, header, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, Message, Payload, Record};
@@ -15,6 +15,7 @@ use presagio_core::Action;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub struct ArenaOptions {
 }
 
 impl Default for ArenaOptions {
-    /// 37 MiB.
+    /// 37 MiB, of which a tenth of one is there at the beginning; the rest comes as it is used.
     fn default() -> ArenaOptions {
         ArenaOptions {
             slots: 128,
@@ -77,6 +78,8 @@ pub struct ProcessEntry {
     pub attached: u64,
     /// Whether it said that it is going to exit.
     pub exiting: bool,
+    /// Whether it has become another program since, by an exec.
+    pub is_over: bool,
     /// The program and its arguments, with a zero behind each; the first 256 bytes.
     pub command: Vec<u8>,
     counters: [u64; Counter::ALL.len()],
@@ -123,23 +126,19 @@ pub struct Losses {
     pub no_file: u64,
     /// Processes that found no free entry.
     pub no_process: u64,
+    /// Processes in another PID namespace, which cannot take part.
+    pub elsewhere: u64,
     /// Rings and records that made no sense.
     pub nonsense: u64,
 }
-
-/// Of `madvise`, since Linux 5.14.
-const MADV_POPULATE_READ: usize = 22;
-
-/// Rings whose pages are filled in one drain: each takes a tenth of a millisecond.
-const WARMED_AT_ONCE: u32 = 4;
 
 /// A slot as the manager sees it.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     tail: u64,
     origin: Origin,
-    /// Whether its pages were filled.
-    warm: bool,
+    /// Records of the ring that are there for sure: we asked for them ourselves.
+    filled: u64,
 }
 
 /// The arena, on the manager's side.
@@ -154,10 +153,15 @@ pub struct Arena {
     /// Entries of files that were found closed in the last drain, and in the one before.
     closed: Vec<u32>,
     freeable: Vec<u32>,
+    /// All memory was there from the beginning.
+    whole: bool,
+    /// The pages of entries that are there for sure.
+    there: Vec<AtomicBool>,
 }
 
 impl Arena {
-    /// Makes an arena. All its memory is reserved now: a program must not find out later that there is none.
+    /// Makes an arena. Memory that is touched without being asked for is reserved now: a program must not find out later that
+    /// there is none. Where the kernel cannot be asked (before Linux 5.14), that is all of it.
     pub fn create(options: &ArenaOptions) -> io::Result<Arena> {
         let geometry = Geometry {
             slots: options.slots,
@@ -169,12 +173,19 @@ impl Arena {
             let reason = "an arena needs 1 to 65536 slots, a power of two of 128 to 1048576 records, 1 to 4194304 files, 1 to 1048576 processes";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        let memory = reserve(geometry.size())?;
+        let memory = make_memory(geometry.size())?;
+        reserve(&memory, geometry.front())?;
         let base = sys::map_file(memory.as_raw_fd(), geometry.size())
             .map_err(io::Error::from_raw_os_error)?;
         // SAFETY: just mapped with this length; unmapped when the arena is dropped.
         let region = unsafe { Region::new(base, geometry.size()) }
             .ok_or_else(|| io::Error::other("the arena was mapped at address 0"))?;
+        region.leave_out_of_dumps();
+        let whole = region.fill(0, PAGE_LEN).is_err();
+        if whole {
+            reserve(&memory, geometry.size())?;
+        }
+        let entries = (geometry.ring(0) - geometry.front()) / PAGE_LEN;
         let arena = Arena {
             region,
             geometry,
@@ -184,6 +195,8 @@ impl Arena {
             nonsense: 0,
             closed: Vec::new(),
             freeable: Vec::new(),
+            whole,
+            there: (0..entries).map(|_| AtomicBool::new(false)).collect(),
         };
         arena.write_header(options);
         Ok(arena)
@@ -198,6 +211,7 @@ impl Arena {
         half(header::RECORDS, options.records);
         half(header::FILES, options.files);
         half(header::PROCESSES, options.processes);
+        half(header::WHOLE, self.whole.into());
         half(header::TEXT_LEN, options.filter.text().len() as u32);
         self.region.write(header::TEXT, options.filter.text());
         let size = self.geometry.size() as u64;
@@ -232,55 +246,31 @@ impl Arena {
         }
         self.freeable = std::mem::take(&mut self.closed);
         let mut count = 0;
-        let mut cold = WARMED_AT_ONCE;
         for index in 0..self.geometry.slots {
-            // A free slot was emptied before; its ring is not touched, since there are many of them.
-            if self.region.word(self.geometry.owner(index)).load(Relaxed) != 0 {
-                count += self.drain_slot(index, &mut each);
-                self.warm(index, &mut cold);
+            let owner = self.region.word(self.geometry.owner(index));
+            // A free slot was emptied before. Who is released writes no more.
+            let now = owner.load(Acquire);
+            if now == 0 {
+                continue;
+            }
+            count += self.drain_ring(index, &mut each);
+            if now & slot::RELEASED != 0 {
+                // Its thread has ended; there may be many, each living for a moment only.
+                self.sweep_slot(index);
             }
         }
         count
     }
 
-    /// Has the kernel fill the pages of a ring that is used for the first time. They are reserved, but not filled: the program
-    /// would wait for that, some ten microseconds a page.
-    fn warm(&mut self, index: u32, left: &mut u32) {
-        if *left == 0 || std::mem::replace(&mut self.readings[index as usize].warm, true) {
-            return;
-        }
-        *left -= 1;
-        let start = self.geometry.slot(index) & !(PAGE_LEN - 1);
-        let end = self.geometry.slot(index) + self.geometry.slot_len();
-        let address = self.region.base() as usize + start;
-        let args = [address, end - start, MADV_POPULATE_READ, 0, 0, 0];
-        // SAFETY: pages of the mapping. Where the kernel is too old for it, nothing is lost but time.
-        unsafe { sys::call(libc::SYS_madvise, args) };
-    }
-
-    fn drain_slot(&mut self, index: u32, each: &mut impl FnMut(&Origin, Message<'_>)) -> usize {
+    fn drain_ring(&mut self, index: u32, each: &mut impl FnMut(&Origin, Message<'_>)) -> usize {
         let at = self.geometry.slot(index);
-        let released = self.region.half(at + slot::RELEASED).load(Acquire) != 0;
-        let count = self.drain_ring(index, at, each);
-        if released {
-            // Its thread has ended; there may be many, each living for a moment only.
-            self.sweep_slot(index);
-        }
-        count
-    }
-
-    fn drain_ring(
-        &mut self,
-        index: u32,
-        at: usize,
-        each: &mut impl FnMut(&Origin, Message<'_>),
-    ) -> usize {
         let head = self.region.word(at + slot::HEAD).load(Acquire);
         let mut tail = self.readings[index as usize].tail;
         if head == tail {
             return 0;
         }
-        if head.wrapping_sub(tail) > u64::from(self.geometry.records) {
+        let is_too_far = head.wrapping_sub(tail) > u64::from(self.geometry.records);
+        if is_too_far || !self.make_ready(index, head) {
             self.nonsense += 1;
             tail = head;
         }
@@ -291,6 +281,27 @@ impl Arena {
         self.readings[index as usize].tail = tail;
         self.region.word(at + slot::TAIL).store(tail, Release);
         count
+    }
+
+    /// Whether a ring is there as far as it was written, as its thread says. We make it ready for as much again, so that a
+    /// thread with much to tell does not have to.
+    fn make_ready(&mut self, index: u32, head: u64) -> bool {
+        let records = u64::from(self.geometry.records);
+        let used = head.min(records);
+        let filled = self.readings[index as usize].filled;
+        let wanted = (2 * used).next_multiple_of(FILL_RECORDS).min(records);
+        if wanted <= filled || self.whole {
+            return true;
+        }
+        let at = self.geometry.ring(index) + filled as usize * RECORD_LEN;
+        let len = (wanted - filled) as usize * RECORD_LEN;
+        if self.region.fill_for_reading(at, len).is_err() {
+            return used <= filled;
+        }
+        self.readings[index as usize].filled = wanted;
+        let told = self.region.half(self.geometry.slot(index) + slot::FILLED);
+        told.fetch_max(wanted as u32, Relaxed);
+        true
     }
 
     /// Reads the message at `tail`; where the next one is.
@@ -330,7 +341,7 @@ impl Arena {
 
     fn record(&self, index: u32, at: u64) -> [u64; 8] {
         let mask = u64::from(self.geometry.records - 1);
-        let offset = self.geometry.slot(index) + slot::RING + (at & mask) as usize * RECORD_LEN;
+        let offset = self.geometry.ring(index) + (at & mask) as usize * RECORD_LEN;
         std::array::from_fn(|i| self.region.word(offset + 8 * i).load(Relaxed))
     }
 
@@ -346,17 +357,33 @@ impl Arena {
         })
     }
 
-    /// The file of an entry, while it is the same one.
-    pub fn file(&self, index: u32, generation: u32) -> Option<FileEntry> {
+    /// Whether an entry's page is there. Its owner says so, and may be wrong: where memory is short, we would die of a look.
+    fn is_there(&self, at: usize) -> bool {
+        let Some(page) = self.there.get((at - self.geometry.front()) / PAGE_LEN) else {
+            return false;
+        };
+        if !self.whole && !page.load(Relaxed) {
+            page.store(self.region.fill_for_reading(at, 1).is_ok(), Relaxed);
+        }
+        self.whole || page.load(Relaxed)
+    }
+
+    /// Where a file's entry is, and its owner, while it is this one.
+    fn find_file(&self, index: u32, generation: u32) -> Option<(usize, u64)> {
         if index >= self.geometry.files {
             return None;
         }
         let at = self.geometry.file(index);
-        let owner = self.region.word(at + file::OWNER).load(Acquire);
+        let owner = self.region.word(self.geometry.file_owner(index));
+        let owner = owner.load(Acquire);
         let is_same = || self.region.half(at + file::GENERATION).load(Acquire) == generation;
-        if !matches!(owner & 0xff, file::LIVE | file::CLOSED) || !is_same() {
-            return None;
-        }
+        let is_used = matches!(owner & 0xff, file::LIVE | file::CLOSED);
+        (is_used && self.is_there(at) && is_same()).then_some((at, owner))
+    }
+
+    /// The file of an entry, while it is the same one.
+    pub fn file(&self, index: u32, generation: u32) -> Option<FileEntry> {
+        let (at, owner) = self.find_file(index, generation)?;
         let word = |offset: usize| self.region.word(at + offset).load(Relaxed);
         let half = |offset: usize| self.region.half(at + offset).load(Relaxed);
         let len = half(file::PATH_LEN) as usize;
@@ -377,19 +404,15 @@ impl Arena {
 
     /// Leaves a note on an open file; `false` if the entry has another file by now.
     pub fn leave_note(&self, index: u32, generation: u32, note: Note) -> bool {
-        if index >= self.geometry.files {
+        let found = self.find_file(index, generation);
+        let Some((at, _)) = found.filter(|(_, owner)| owner & 0xff == file::LIVE) else {
             return false;
-        }
-        let at = self.geometry.file(index);
-        let is_same = self.region.half(at + file::GENERATION).load(Acquire) == generation
-            && self.region.word(at + file::OWNER).load(Acquire) & 0xff == file::LIVE;
-        if is_same {
-            self.region
-                .word(at + file::NOTE)
-                .store(note.to_word(), Release);
-            self.region.half(header::NOTES).fetch_add(1, Release);
-        }
-        is_same
+        };
+        self.region
+            .word(at + file::NOTE)
+            .store(note.to_word(), Release);
+        self.region.half(header::NOTES).fetch_add(1, Release);
+        true
     }
 
     /// The process of an entry.
@@ -398,24 +421,48 @@ impl Arena {
             return None;
         }
         let at = self.geometry.process(index);
-        let owner = self.region.word(at + process::OWNER).load(Acquire);
-        if !matches!(owner & 0xff, process::LIVE | process::EXITING) {
+        let owner = self.region.word(self.geometry.process_owner(index));
+        let owner = owner.load(Acquire);
+        let is_live = matches!(owner & 0xff, process::LIVE | process::EXITING);
+        if !is_live || !self.is_there(at) {
             return None;
         }
         let word = |offset: usize| self.region.word(at + offset).load(Relaxed);
-        let half = |offset: usize| self.region.half(at + offset).load(Relaxed);
-        let len = half(process::COMMAND_LEN) as usize;
-        let mut command = vec![0; len.min(process::COMMAND_MAX)];
-        self.region.read(at + process::COMMAND, &mut command);
         Some(ProcessEntry {
             index,
             image: (owner >> 8) as u32 & 0xff_ffff,
             pid: (owner >> 32) as u32,
-            parent: half(process::PARENT),
+            parent: self.region.half(at + process::PARENT).load(Relaxed),
             attached: word(process::ATTACHED),
             exiting: owner & 0xff == process::EXITING,
-            command,
+            is_over: false,
+            command: self.command(at + process::COMMAND_LEN, at + process::COMMAND),
             counters: std::array::from_fn(|i| word(process::COUNTERS + 8 * i)),
+        })
+    }
+
+    fn command(&self, len: usize, at: usize) -> Vec<u8> {
+        let len = self.region.half(len).load(Relaxed) as usize;
+        let mut command = vec![0; len.min(process::COMMAND_MAX)];
+        self.region.read(at, &mut command);
+        command
+    }
+
+    /// The process that wrote a message: as it is, or as it was before its last exec.
+    pub fn process_of(&self, origin: &Origin) -> Option<ProcessEntry> {
+        let entry = self.process(origin.process)?;
+        if entry.pid != origin.pid || entry.image < origin.image || entry.image > origin.image + 1 {
+            return None;
+        }
+        if entry.image == origin.image {
+            return Some(entry);
+        }
+        let at = self.geometry.process(origin.process);
+        Some(ProcessEntry {
+            image: origin.image,
+            is_over: true,
+            command: self.command(at + process::BEFORE_LEN, at + process::BEFORE),
+            ..entry
         })
     }
 
@@ -435,6 +482,7 @@ impl Arena {
             no_slot: word(header::NO_SLOT),
             no_file: word(header::NO_FILE),
             no_process: word(header::NO_PROCESS),
+            elsewhere: word(header::ELSEWHERE),
             nonsense: self.nonsense,
         }
     }
@@ -457,16 +505,14 @@ impl Arena {
         if now == 0 {
             return;
         }
-        let at = self.geometry.slot(index);
         let pid = (now >> 22) as u32 & 0x3f_ffff;
         let tid = now as u32 & 0x3f_ffff;
-        let released = self.region.half(at + slot::RELEASED).load(Acquire) != 0;
-        if !released && sys::thread_lives(pid, tid) {
+        if now & slot::RELEASED == 0 && sys::thread_lives(pid, tid) {
             return;
         }
         // Whatever it wrote before it died is visible by now.
-        let head = self.region.word(at + slot::HEAD).load(Acquire);
-        if head == self.readings[index as usize].tail {
+        let head = self.region.word(self.geometry.slot(index) + slot::HEAD);
+        if head.load(Acquire) == self.readings[index as usize].tail {
             let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
         }
     }
@@ -475,11 +521,8 @@ impl Arena {
     /// them.
     fn sweep_files(&mut self) {
         for index in 0..self.geometry.files {
-            let owner = self.region.word(self.geometry.file(index) + file::OWNER);
-            let now = owner.load(Acquire);
-            let pid = (now >> 32) as u32;
-            let is_over = now & 0xff == file::CLOSED || now != 0 && !sys::thread_lives(pid, pid);
-            if is_over {
+            let owner = self.region.word(self.geometry.file_owner(index));
+            if is_over(owner.load(Acquire)) {
                 self.closed.push(index);
             }
         }
@@ -487,28 +530,31 @@ impl Arena {
 
     /// Frees a file's entry if it is closed or its process dead. Whoever claimed it meanwhile keeps it.
     fn free_file(&self, index: u32) {
-        let at = self.geometry.file(index);
-        let owner = self.region.word(at + file::OWNER);
+        let owner = self.region.word(self.geometry.file_owner(index));
         let now = owner.load(Acquire);
-        let pid = (now >> 32) as u32;
-        if now == 0 || now & 0xff != file::CLOSED && sys::thread_lives(pid, pid) {
+        if !is_over(now) {
+            return;
+        }
+        let at = self.geometry.file(index);
+        if !self.is_there(at) {
+            let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
             return;
         }
         let generation = self.region.half(at + file::GENERATION);
         generation.store(generation.load(Relaxed).wrapping_add(1), Release);
-        let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
+        let _ = owner.compare_exchange(now, USED_BEFORE, AcqRel, Relaxed);
     }
 
     fn sweep_process(&self, index: u32, gone: &mut impl FnMut(&ProcessEntry)) {
-        let at = self.geometry.process(index);
-        let owner = self.region.word(at + process::OWNER);
+        let owner = self.region.word(self.geometry.process_owner(index));
         let now = owner.load(Acquire);
         let pid = (now >> 32) as u32;
-        if now == 0 || sys::thread_lives(pid, pid) || self.has_slot(pid) {
+        if is_free(now) || sys::thread_lives(pid, pid) || self.has_slot(pid) {
             return;
         }
         let entry = self.process(index);
-        let freed = owner.compare_exchange(now, 0, AcqRel, Relaxed).is_ok();
+        let free = entry.as_ref().map_or(0, |_| USED_BEFORE);
+        let freed = owner.compare_exchange(now, free, AcqRel, Relaxed).is_ok();
         if let (true, Some(entry)) = (freed, entry) {
             gone(&entry);
         }
@@ -582,6 +628,12 @@ impl Waker {
     }
 }
 
+/// Whether a file's entry is closed, or that of a dead process.
+fn is_over(owner: u64) -> bool {
+    let pid = (owner >> 32) as u32;
+    owner & 0xff == file::CLOSED || !is_free(owner) && !sys::thread_lives(pid, pid)
+}
+
 fn origin(begin: &Record) -> Origin {
     Origin {
         process: begin.file,
@@ -591,8 +643,8 @@ fn origin(begin: &Record) -> Origin {
     }
 }
 
-/// Memory with a descriptor, all of it there, that can neither shrink nor grow.
-fn reserve(size: usize) -> io::Result<File> {
+/// Memory with a descriptor, that can neither shrink nor grow.
+fn make_memory(size: usize) -> io::Result<File> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a zero.
     let fd = unsafe { libc::memfd_create(c"presagio-arena".as_ptr(), flags) };
@@ -601,17 +653,22 @@ fn reserve(size: usize) -> io::Result<File> {
     }
     // SAFETY: a new descriptor that nobody else has.
     let memory = unsafe { File::from_raw_fd(fd) };
-    // SAFETY: no pointers.
-    let error = unsafe { libc::posix_fallocate(fd, 0, size as libc::off_t) };
-    if error != 0 {
-        return Err(io::Error::from_raw_os_error(error));
-    }
+    memory.set_len(size as u64)?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: no pointers.
     if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(memory)
+}
+
+/// Has the first `len` bytes there.
+fn reserve(memory: &File, len: usize) -> io::Result<()> {
+    // SAFETY: no pointers.
+    match unsafe { libc::posix_fallocate(memory.as_raw_fd(), 0, len as libc::off_t) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 /// Makes every processor that runs a thread go through a memory barrier; `false` if the kernel cannot.

@@ -402,7 +402,9 @@ fn the_child_of_a_fork_and_the_program_after_an_exec_are_told_apart() {
     let mut writer = open(&client);
     writer.push(&client, &numbered(1));
     let pid = fork(|| {
-        let child = client.after_fork([b"child".as_slice()].into_iter());
+        let child = client
+            .after_fork([b"child".as_slice()].into_iter())
+            .unwrap();
         writer.forget();
         writer.open(&child);
         writer.push(&child, &numbered(2));
@@ -494,6 +496,211 @@ fn what_is_no_arena_is_refused() {
         memory.write_all_at(&good, place).unwrap();
     }
     attach(&arena.address());
+}
+
+/// Makes the kernel refuse to fill pages from here on, as it does where there is no memory.
+fn refuse_to_fill() {
+    const MADV_POPULATE_WRITE: u32 = 23;
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let leave = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let refused = libc::SECCOMP_RET_ERRNO | libc::ENOMEM as u32;
+    let mut steps = [
+        step(load, 0, 0, 0),
+        step(equal, 0, 3, libc::SYS_madvise as u32),
+        step(load, 0, 0, 16 + 2 * 8),
+        step(equal, 0, 1, MADV_POPULATE_WRITE),
+        step(leave, 0, 0, refused),
+        step(leave, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: a filter on the stack, for this process alone.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        if libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) != 0 {
+            libc::_exit(99);
+        }
+    }
+}
+
+/// The memory that an arena has taken, in bytes.
+fn taken(arena: &Arena) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(arena.address()).unwrap().blocks() * 512
+}
+
+#[test]
+fn an_arena_takes_memory_as_it_is_used() {
+    let mut arena = Arena::create(&ArenaOptions::default()).unwrap();
+    let first = taken(&arena);
+    assert!(first < 256 << 10, "{first}");
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    drained(&mut arena);
+    arena.sweep(|_| ());
+    assert!(taken(&arena) < first + (64 << 10), "{}", taken(&arena));
+    for number in 0..10_000 {
+        writer.push(&client, &numbered(number));
+        drained(&mut arena);
+    }
+    let ring = 4096 * 64;
+    let least = first + ring;
+    assert!((least..least + (64 << 10)).contains(&taken(&arena)));
+}
+
+#[test]
+fn where_there_is_no_memory_nothing_is_touched_that_is_not_there() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let (address, before) = (arena.address(), taken(&arena));
+    let pid = fork(|| {
+        refuse_to_fill();
+        let client = attach(&address);
+        client.count(Counter::Forks, 1);
+        client.exiting();
+        let mut writer = Writer::new();
+        let nothing = client.open_file(&found(7, b"/data/file")).is_none()
+            && !writer.open(&client)
+            && !writer.push(&client, &numbered(1));
+        // SAFETY: leaves.
+        unsafe { libc::_exit(i32::from(!nothing)) };
+    });
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0);
+    assert_eq!(taken(&arena), before);
+    let losses = arena.losses();
+    assert_eq!((losses.no_process, losses.no_file), (1, 1));
+    assert!(drained(&mut arena).is_empty());
+    arena.sweep(|_| ());
+    // Who has memory finds all as it should be.
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    writer.push(&client, &numbered(2));
+    assert!(client.open_file(&found(7, b"/data/file")).is_some());
+    assert_eq!(drained(&mut arena)[0].1, operation(numbered(2)));
+}
+
+#[test]
+fn a_ring_that_cannot_grow_drops_without_waiting_and_counts() {
+    let options = ArenaOptions {
+        records: 1024,
+        mode: Mode {
+            complete: true,
+            ..Mode::default()
+        },
+        ..small()
+    };
+    let arena = Arena::create(&options).unwrap();
+    let address = arena.address();
+    let pid = fork(|| {
+        let client = attach(&address);
+        let mut writer = open(&client);
+        refuse_to_fill();
+        for number in 0..1024 {
+            writer.push(&client, &numbered(number));
+        }
+    });
+    wait(pid); // two seconds for each record, if it waited
+    assert!(arena.losses().dropped > 0);
+}
+
+#[test]
+fn a_slot_that_was_just_claimed_is_nobody_elses() {
+    const ROUNDS: u64 = 20_000;
+    let mut arena = Arena::create(&ArenaOptions {
+        slots: 2,
+        ..small()
+    })
+    .unwrap();
+    let client = attach(&arena.address());
+    let running = std::sync::atomic::AtomicU32::new(3);
+    let mut got = [0; 3];
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (client, running) = (&client, &running);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let record = numbered(round * 3 + thread);
+                    let mut writer = Writer::new();
+                    // A ring may be taken, or full.
+                    while !writer.open(client) || !writer.push(client, &record) {
+                        writer.release(client);
+                        std::thread::yield_now();
+                    }
+                    writer.release(client);
+                }
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        loop {
+            let is_last = running.load(Ordering::Acquire) == 0;
+            arena.drain(|_, message| {
+                let Message::Operation(read) = message else {
+                    panic!("{message:?}");
+                };
+                // Each thread's come in their order, none twice, none lost.
+                let thread = (read.offset % 3) as usize;
+                assert_eq!(read.offset / 3, got[thread]);
+                got[thread] += 1;
+            });
+            arena.sweep(|_| ());
+            if is_last {
+                break;
+            }
+        }
+    });
+    assert_eq!(got, [ROUNDS; 3]);
+    assert_eq!(arena.losses().nonsense, 0);
+}
+
+#[test]
+fn what_a_process_was_before_an_exec_is_known() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let path = CString::new(arena.address()).unwrap();
+    for command in ["first", "second", "third"] {
+        let words = [command.as_bytes()];
+        let client = Client::attach(&path, words.into_iter()).unwrap();
+        open(&client).push(&client, &numbered(1));
+    }
+    let got = drained(&mut arena);
+    let known: Vec<_> = got
+        .iter()
+        .map(|(origin, _)| arena.process_of(origin))
+        .map(|entry| entry.map(|e| (e.command, e.is_over)))
+        .collect();
+    let second = Some((b"second\0".to_vec(), true));
+    let third = Some((b"third\0".to_vec(), false));
+    assert_eq!(known, [None, second, third]);
+}
+
+#[test]
+fn an_arena_is_in_no_core_dump() {
+    let arena = Arena::create(&ArenaOptions {
+        slots: 5, // no other test has one of this size
+        ..small()
+    })
+    .unwrap();
+    let _client = attach(&arena.address());
+    let size = std::fs::metadata(arena.address()).unwrap().len() / 1024;
+    let size = format!("Size: {size} kB");
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let parts = maps.split("VmFlags:");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let ours = |(before, after): &(String, String)| {
+        before.contains("presagio-arena") && before.contains(&size) && !after.is_empty()
+    };
+    // What stands before the flags is about the same mapping; what stands behind them begins with them.
+    let parts: Vec<String> = parts.map(words).collect();
+    let pairs = parts.iter().cloned().zip(parts.iter().skip(1).cloned());
+    let flags: Vec<_> = pairs.filter(ours).map(|pair| pair.1).collect();
+    assert_eq!(flags.len(), 2, "the manager's and the program's");
+    assert!(flags.iter().all(|f| f.split(' ').any(|f| f == "dd")));
 }
 
 mod gone_mad {

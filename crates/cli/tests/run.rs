@@ -374,6 +374,58 @@ fn a_terminal_stops_continues_and_interrupts_the_command() {
     assert_eq!(ended.out, "stopped by 20 ended by 2\n", "{ended:?}");
 }
 
+/// A terminal where Ctrl-C is typed once.
+const TYPED_ONCE: &str = r#"
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+seen = b''
+while b'ready' not in seen:
+    seen += os.read(terminal, 1024)
+os.write(terminal, b'\x03')
+while b'times' not in seen:
+    seen += os.read(terminal, 1024)
+os.waitpid(pid, 0)
+print(seen.split(b'ready')[1].replace(b'^C', b'').strip().decode())
+"#;
+
+/// Counts interrupts, for a while after the first.
+const COUNTS: &str = "
+import signal, time
+count = 0
+def interrupted(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, interrupted)
+print('ready', flush=True)
+while not count:
+    time.sleep(0.01)
+end = time.monotonic() + 0.3
+while time.monotonic() < end:
+    time.sleep(0.01)
+print(count, 'times', flush=True)";
+
+#[test]
+fn what_is_typed_once_reaches_the_command_once() {
+    if is_in_the_background() {
+        return eprintln!("skipped: interrupts are ignored here");
+    }
+    let place = Place::new("once");
+    for (name, text) in [("once.py", TYPED_ONCE), ("counts.py", COUNTS)] {
+        fs::write(place.path(name), text).unwrap();
+    }
+    let mut python = Command::new("python3");
+    let python = python
+        .current_dir(place.dir.path())
+        .env("PRESAGIO_LIB", library())
+        .env("XDG_CACHE_HOME", place.path("cache"))
+        .args(["once.py", program(), "run", "-q", "--"])
+        .args(["python3", "counts.py"]);
+    let ended = Ended::of(python.output().unwrap()).ok();
+    assert_eq!(ended.out.trim(), "1 times", "{ended:?}");
+}
+
 #[test]
 fn what_is_inherited_is_inherited_unchanged() {
     let place = Place::new("inherit");
@@ -841,6 +893,76 @@ fn many_short_processes_are_all_counted() {
     ended.ok();
     assert_eq!(bytes(&json), (3000, 3000));
     assert_eq!(number(&json, "/still_running"), 0);
+    // The shell's child opens the files, then becomes cat.
+    let programs = json["programs"].as_array().unwrap();
+    let mut names: Vec<&str> = programs.iter().filter_map(|p| p["name"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["cat", "sh"]);
+}
+
+#[test]
+fn a_program_with_no_room_for_the_arena_runs_as_it_is() {
+    let place = Place::new("noroom");
+    // Enough for cp, but not for the arena's addresses as well.
+    let script = "ulimit -v 30000; exec cp in out";
+    let (ended, json) = place.json(&[], script);
+    assert_eq!(ended.ok().out, "");
+    let (input, output) = (fs::read(place.path("in")), fs::read(place.path("out")));
+    assert!(input.unwrap() == output.unwrap());
+    assert_eq!(bytes(&json), (0, 0));
+}
+
+#[test]
+fn a_container_is_not_mistaken_for_others_and_said_to_be_unseen() {
+    let apart = ["unshare", "--pid", "--fork"];
+    let tried = Command::new(apart[0])
+        .args(&apart[1..])
+        .arg("true")
+        .output();
+    if !tried.is_ok_and(|t| t.status.success()) {
+        return eprintln!("skipped: no other PID namespaces are allowed here");
+    }
+    let place = Place::new("container");
+    // The first there is process 1, which is somebody else here.
+    let script = format!(
+        "{} sh -c 'cp in out; cp in again'; cp in here",
+        apart.join(" ")
+    );
+    let (ended, json) = place.json(&[], &script);
+    ended.ok();
+    let input = fs::read(place.path("in")).unwrap();
+    for name in ["out", "again", "here"] {
+        assert!(input == fs::read(place.path(name)).unwrap());
+    }
+    assert_eq!(bytes(&json), (NOISE, NOISE), "that of the last one");
+    assert_eq!(number(&json, "/still_running"), 0);
+    assert!(
+        json["not_seen"].to_string().contains("PID namespace"),
+        "{json:#}"
+    );
+}
+
+#[test]
+fn settings_that_do_not_hold_are_said_and_those_that_agree_are_not() {
+    let place = Place::new("settings");
+    let joining = |options: &[&str], script: &str| {
+        let mut run = place.run(options, &["sh", "-c", script]);
+        run.env("PRESAGIO_JOB", "settings").stderr(Stdio::piped());
+        run
+    };
+    let wait = "echo > ready; while ! [ -e go ]; do sleep 0.01; done";
+    let mut first = Guarded(joining(&["--no-model"], wait).spawn().unwrap());
+    until("the first one is there", || place.path("ready").exists());
+    let said = |options: &[&str]| {
+        let ended = Ended::of(joining(options, "true").output().unwrap());
+        ended.ok().err
+    };
+    let (same, other) = (said(&["--no-model"]), said(&["--observe"]));
+    fs::write(place.path("go"), "").unwrap();
+    assert!(first.0.wait().unwrap().success());
+    assert_eq!(same, "");
+    assert!(other.contains("are not used"), "{other}");
+    assert_eq!(other.lines().count(), 1, "{other}");
 }
 
 /// Counts the input's bytes, and ends with 5 if it has no children that it did not start.

@@ -400,6 +400,29 @@ fn where_there_is_no_memory_for_a_manager_the_program_runs_without() {
 }
 
 #[test]
+fn what_a_killed_run_leaves_is_cleared_by_the_next() {
+    let place = Place::new("left");
+    let left = || {
+        let all = fs::read_dir(place.path("runtime")).unwrap().flatten();
+        let names = all.map(|e| e.file_name().into_string().unwrap());
+        names.filter(|n| n.starts_with("presagio-run-")).count()
+    };
+    let script = "echo > ready; exec sleep 600";
+    let mut killed = place.run(&[], &["sh", "-c", script]).spawn().unwrap();
+    while !place.path("ready").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // While it runs, nobody takes its directory away.
+    end(&mut place.run(&["-q"], &["cp", "in", "out"]));
+    assert_eq!(left(), 1);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(left(), 1);
+    end(&mut place.run(&["-q"], &["cp", "in", "out"]));
+    assert_eq!(left(), 0);
+}
+
+#[test]
 fn quiet_is_quiet_and_off_is_off() {
     let place = Place::new("quiet");
     let ended = end(&mut place.run(&["-q"], &["cp", "in", "out"]));

@@ -101,16 +101,22 @@ pub fn followed(fd: i32) -> Option<&'static Descriptor> {
     look(fd)
 }
 
-/// All descriptors that a stream writes to.
+/// One more than the largest descriptor that a stream ever wrote to.
+static STREAMS_END: AtomicU32 = AtomicU32::new(0);
+
+/// All descriptors that a stream writes to. Those beyond are not looked at: each page would take a microsecond of a
+/// program that ends.
 pub fn with_streams() -> impl Iterator<Item = (i32, *mut libc::FILE)> {
-    let chunks = (0..CHUNKS).filter_map(|i| {
+    let end = STREAMS_END.load(Relaxed) as usize;
+    let chunks = (0..end.div_ceil(CHUNK)).filter_map(|i| {
         // SAFETY: null, or a chunk that stays.
         Some(((i * CHUNK) as i32, unsafe {
             chunk(i)?.load(Acquire).as_ref()
         }?))
     });
-    chunks.flat_map(|(first, chunk)| {
-        (first..).zip(chunk).filter_map(|(fd, descriptor)| {
+    chunks.flat_map(move |(first, chunk)| {
+        let numbers = first..end as i32;
+        numbers.zip(chunk).filter_map(|(fd, descriptor)| {
             let stream = descriptor.stream.load(Relaxed);
             (!stream.is_null()).then_some((fd, stream))
         })
@@ -364,9 +370,10 @@ impl Descriptor {
 
     /// A stream writes to it.
     #[inline(always)]
-    pub fn set_stream(&self, stream: *mut libc::FILE) {
+    pub fn set_stream(&self, fd: i32, stream: *mut libc::FILE) {
         if self.stream.load(Relaxed) != stream {
             self.stream.store(stream, Relaxed);
+            STREAMS_END.fetch_max(fd as u32 + 1, Relaxed);
         }
     }
 

@@ -265,11 +265,10 @@ fn after_fork() -> Option<&'static Client> {
     }
     ATTACHING_TID.store(sys::thread_id(), Relaxed);
     let Some(client) = client().and_then(|parent| {
+        let child = parent.after_fork(command())?;
         let place = memory::zeroed::<MaybeUninit<Client>>()?;
         // SAFETY: fresh memory of that size, which stays.
-        Some(keep(
-            unsafe { &mut *place }.write(parent.after_fork(command())),
-        ))
+        Some(keep(unsafe { &mut *place }.write(child)))
     }) else {
         HOT.phase.store(OFF, Relaxed);
         return None;

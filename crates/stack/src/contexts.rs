@@ -4,6 +4,7 @@ use crate::known::{Known, Seen};
 use crate::layout::{Key, Layouts};
 use crate::modules::{Image, Module, Modules};
 use crate::names::Names;
+use crate::room::Room;
 use crate::steps::{End, NOWHERE, Registers, Step, Steps};
 use crate::walk::Walk;
 use crate::{Context, Counts, DEPTH_MAX, Entry, Frame, ThreadState, mix, sys, unwind};
@@ -23,6 +24,7 @@ pub struct Contexts {
     memory: NonNull<Memory>,
     /// How often everything was forgotten; part of every key.
     generation: AtomicU64,
+    room: Room,
 }
 
 /// All zero is a valid beginning.
@@ -59,6 +61,7 @@ impl Contexts {
         Some(Contexts {
             memory,
             generation: AtomicU64::new(0),
+            room: Room::new(),
         })
     }
 
@@ -73,7 +76,11 @@ impl Contexts {
         let key = self.key(entry);
         if let Some(end) = thread.own_end(entry.sp) {
             // SAFETY: the thread's own stack can be read up to its end.
-            let known = unsafe { memory.layouts.find(key, entry, end, &memory.names) };
+            let known = unsafe {
+                memory
+                    .layouts
+                    .find(key, entry, end, &memory.names, &self.room)
+            };
             if let Some(id) = known {
                 if thread.check_is_due() {
                     return self.checked(id, thread, entry);
@@ -168,9 +175,13 @@ impl Contexts {
         if let Some(end) = thread.own_end(entry.sp) {
             let memory = self.memory();
             // SAFETY: the thread's own stack can be read up to its end.
-            let hash = unsafe { memory.layouts.remember(key, &walk.sources, entry, end, id) };
+            let hash = unsafe {
+                memory
+                    .layouts
+                    .remember(key, &walk.sources, entry, end, id, &self.room)
+            };
             if let Some(hash) = hash {
-                memory.names.put(hash, id);
+                memory.names.put(hash, id, &self.room);
             }
         }
         self.shown(id)
@@ -221,7 +232,7 @@ impl Contexts {
     ) {
         for depth in 1..=DEPTH_MAX {
             let known = if remembered {
-                self.memory().steps.get(seed, walk.pc)
+                self.memory().steps.get(seed, walk.pc, &self.room)
             } else {
                 None
             };
@@ -267,7 +278,7 @@ impl Contexts {
             place,
             module: module.unwrap_or(NOWHERE),
         };
-        self.memory().steps.put(seed, pc, &step);
+        self.memory().steps.put(seed, pc, &step, &self.room);
         step
     }
 }

@@ -4,8 +4,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PLACES: usize = 1 << 16;
 
+/// Places on one page, which is all that most programs touch: a few of them are looked at first.
+const NEAR: usize = 512;
+const PROBES_NEAR: usize = 8;
+
 /// Places that are looked at for one name.
-const PROBES: usize = 128;
+const PROBES: usize = 128 + PROBES_NEAR;
 
 /// What became of a name that was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,7 @@ pub(crate) enum Seen {
 
 /// All names given out so far, as far as there was room. Nothing is ever taken out.
 pub(crate) struct Known {
+    near: [AtomicU64; NEAR],
     places: [AtomicU64; PLACES],
 }
 
@@ -27,7 +32,11 @@ impl Known {
     /// Shows a name; of all threads that show it, exactly one is told that it was the first.
     pub(crate) fn show(&self, id: u64) -> Seen {
         for probe in 0..PROBES {
-            let place = &self.places[(id as usize).wrapping_add(probe) % PLACES];
+            let at = (id as usize).wrapping_add(probe);
+            let place = match probe < PROBES_NEAR {
+                true => &self.near[at % NEAR],
+                false => &self.places[at % PLACES],
+            };
             match place.compare_exchange(0, id, Relaxed, Relaxed) {
                 Ok(_) => return Seen::First,
                 Err(held) if held == id => return Seen::Again,

@@ -2,6 +2,7 @@
 //! (return address, stack pointer); two ways to the same pair may have different layouts.
 
 use crate::names::{Name, Names};
+use crate::room::{Room, SETS};
 use crate::{Entry, mix};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,7 +21,6 @@ const SOURCES_MAX: usize = GROUPS_MAX * PER_GROUP;
 /// The low bits of a tag hold the number of groups.
 const TAG: u64 = !31;
 
-const SETS: usize = 2048;
 const WAYS: usize = 4;
 
 /// What selects layouts.
@@ -116,8 +116,9 @@ impl Layouts {
         entry: &Entry,
         end: u64,
         names: &Names,
+        room: &Room,
     ) -> Option<u64> {
-        for layout in self.set(key.pair) {
+        for layout in self.set(key.pair, room) {
             let tag = layout.tag.load(Relaxed);
             if (tag ^ key.pair) & TAG != 0 {
                 continue;
@@ -127,7 +128,7 @@ impl Layouts {
                 .map(|group| group.load(Relaxed));
             // SAFETY: as the caller promises.
             let hash = unsafe { hash(key.seed, groups, entry, end) };
-            let named = |hash| layout.name.of(hash).or_else(|| names.get(hash));
+            let named = |hash| layout.name.of(hash).or_else(|| names.get(hash, room));
             let found = hash.and_then(named);
             if found.is_some() {
                 return found;
@@ -148,27 +149,31 @@ impl Layouts {
         entry: &Entry,
         end: u64,
         id: u64,
+        room: &Room,
     ) -> Option<u64> {
         let groups = sources.packed()?;
         // SAFETY: as the caller promises.
         let hash = unsafe { hash(key.seed, groups.iter().copied(), entry, end) }?;
         let tag = key.pair & TAG | groups.len() as u64;
-        let set = self.set(key.pair);
+        let set = self.set(key.pair, room);
         if !set.iter().any(|layout| layout.is(tag, groups)) {
-            self.victim(set).write(tag, groups, hash, id);
+            self.victim(set, room).write(tag, groups, hash, id);
         }
         Some(hash)
     }
 
     #[inline(always)]
-    fn set(&self, pair: u64) -> &[Layout; WAYS] {
-        &self.sets[(pair >> 32) as usize % SETS]
+    fn set(&self, pair: u64, room: &Room) -> &[Layout; WAYS] {
+        &self.sets[room.set(pair >> 32)]
     }
 
     /// A free place, else one after the other.
-    fn victim<'a>(&self, set: &'a [Layout; WAYS]) -> &'a Layout {
+    fn victim<'a>(&self, set: &'a [Layout; WAYS], room: &Room) -> &'a Layout {
         let free = set.iter().find(|layout| layout.tag.load(Relaxed) == 0);
-        free.unwrap_or_else(|| &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS])
+        free.unwrap_or_else(|| {
+            room.grow();
+            &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]
+        })
     }
 }
 

@@ -84,6 +84,8 @@ mod names;
 #[cfg(target_arch = "x86_64")]
 mod reach;
 #[cfg(target_arch = "x86_64")]
+mod room;
+#[cfg(target_arch = "x86_64")]
 mod steps;
 #[cfg(target_arch = "x86_64")]
 mod unwind;

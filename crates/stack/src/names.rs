@@ -1,10 +1,12 @@
 //! Which name belongs to a hash of words on the stack.
 
 use crate::mix;
+use crate::room::{Room, SETS};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const SETS: usize = 8192;
 const WAYS: usize = 4;
+/// Lines of a set.
+const LINES: usize = 4;
 
 /// The name, and a seal made of hash and name together: two threads that write one entry at the same time leave
 /// one that nobody can take for anything, so neither locks nor a fixed order are needed.
@@ -29,33 +31,36 @@ impl Name {
     }
 }
 
-/// All remembered names: one set fills one cache line.
+/// All remembered names: a set has some cache lines, of which each name has one to look at.
 #[repr(C, align(64))]
 pub(crate) struct Names {
-    sets: [[Name; WAYS]; SETS],
+    sets: [[[Name; WAYS]; LINES]; SETS],
     turn: AtomicU64,
 }
 
 impl Names {
     /// The name that goes with this hash.
     #[inline(always)]
-    pub(crate) fn get(&self, hash: u64) -> Option<u64> {
-        self.set(hash).iter().find_map(|name| name.of(hash))
+    pub(crate) fn get(&self, hash: u64, room: &Room) -> Option<u64> {
+        self.line(hash, room).iter().find_map(|name| name.of(hash))
     }
 
     /// From now on this name goes with this hash.
-    pub(crate) fn put(&self, hash: u64, id: u64) {
-        if self.get(hash) == Some(id) {
+    pub(crate) fn put(&self, hash: u64, id: u64, room: &Room) {
+        if self.get(hash, room) == Some(id) {
             return;
         }
-        let set = self.set(hash);
-        let free = set.iter().find(|name| name.seal.load(Relaxed) == 0);
-        let name = free.unwrap_or_else(|| &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]);
+        let line = self.line(hash, room);
+        let free = line.iter().find(|name| name.seal.load(Relaxed) == 0);
+        let name = free.unwrap_or_else(|| {
+            room.grow();
+            &line[self.turn.fetch_add(1, Relaxed) as usize % WAYS]
+        });
         name.set(hash, id);
     }
 
     #[inline(always)]
-    fn set(&self, hash: u64) -> &[Name; WAYS] {
-        &self.sets[hash as usize % SETS]
+    fn line(&self, hash: u64, room: &Room) -> &[Name; WAYS] {
+        &self.sets[room.set(hash)][(hash >> 32) as usize % LINES]
     }
 }

@@ -1,6 +1,7 @@
 //! Steps: how to get from the frame of a return address to the next one out.
 
 use crate::mix;
+use crate::room::{Room, SETS};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Callee-saved registers by number, in the order of [`crate::Entry`]: rbp, rbx, r12 to r15.
@@ -100,7 +101,6 @@ pub(crate) struct Step {
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
 const WORDS: usize = 4;
-const SETS: usize = 2048;
 const WAYS: usize = 4;
 
 /// A step in memory: four words, and a seal over these and the return address that it is for (as in `names`, torn
@@ -120,25 +120,28 @@ pub(crate) struct Steps {
 impl Steps {
     /// The step remembered for this return address.
     #[inline]
-    pub(crate) fn get(&self, seed: u64, pc: u64) -> Option<Step> {
+    pub(crate) fn get(&self, seed: u64, pc: u64, room: &Room) -> Option<Step> {
         let key = mix::pair(pc, seed);
-        self.set(key).iter().find_map(|remembered| {
+        self.set(key, room).iter().find_map(|remembered| {
             let words = core::array::from_fn(|i| remembered.words[i].load(Relaxed));
             (remembered.seal.load(Relaxed) == seal(key, &words)).then(|| Step::unpack(&words))
         })
     }
 
     /// Remembers a step.
-    pub(crate) fn put(&self, seed: u64, pc: u64, step: &Step) {
-        if self.get(seed, pc).as_ref() == Some(step) {
+    pub(crate) fn put(&self, seed: u64, pc: u64, step: &Step, room: &Room) {
+        if self.get(seed, pc, room).as_ref() == Some(step) {
             return;
         }
         let key = mix::pair(pc, seed);
-        let set = self.set(key);
+        let set = self.set(key, room);
         let free = set
             .iter()
             .find(|remembered| remembered.seal.load(Relaxed) == 0);
-        let place = free.unwrap_or_else(|| &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]);
+        let place = free.unwrap_or_else(|| {
+            room.grow();
+            &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]
+        });
         let words = step.pack();
         place.seal.store(0, Relaxed);
         for (to, word) in place.words.iter().zip(words) {
@@ -148,8 +151,8 @@ impl Steps {
     }
 
     #[inline]
-    fn set(&self, key: u64) -> &[Remembered; WAYS] {
-        &self.sets[key as usize % SETS]
+    fn set(&self, key: u64, room: &Room) -> &[Remembered; WAYS] {
+        &self.sets[room.set(key)]
     }
 }
 

@@ -21,6 +21,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// How long ranks that are expected are waited for when all others have left.
@@ -73,7 +74,7 @@ pub struct Doors {
 }
 
 impl Desk {
-    /// Opens the desk of a manager whose arena is at this address.
+    /// Opens the desk of a manager whose arena is at this address; to be called by the thread that it runs on.
     pub fn open(doors: Doors, address: String) -> io::Result<Desk> {
         let shared = Arc::new(Shared::default());
         let desk = Desk {
@@ -92,12 +93,15 @@ impl Desk {
             is_begun: !doors.guests.is_empty(),
             idle_since: None,
             bell: Bell::new(&address),
+            manager: std::thread::current(),
             address,
             shared,
         };
         for guest in doors.guests {
             service.admit(guest)?;
         }
+        // Who has said hello already gets its answer before there is a thread.
+        service.listen();
         threads::spawn("desk", move || service.serve())?;
         Ok(desk)
     }
@@ -128,6 +132,11 @@ impl Host for Desk {
     fn is_over(&self) -> bool {
         self.shared.over.load(SeqCst)
     }
+
+    /// Whoever ends the run need not wait for the end of this.
+    fn rest(&self, time: Duration) {
+        std::thread::park_timeout(time);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -154,6 +163,8 @@ struct Service {
     /// Since when all that came are done.
     idle_since: Option<Instant>,
     bell: Option<Bell>,
+    /// The thread that works until the run is over.
+    manager: Thread,
     address: String,
     shared: Arc<Shared>,
 }
@@ -270,6 +281,7 @@ impl Service {
         if let Some(bell) = &mut self.bell {
             bell.ring();
         }
+        self.manager.unpark();
     }
 }
 
@@ -412,6 +424,7 @@ mod tests {
             is_begun: false,
             idle_since: None,
             bell: None,
+            manager: std::thread::current(),
             address: String::new(),
             shared: Arc::default(),
         };

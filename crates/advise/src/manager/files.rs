@@ -170,10 +170,19 @@ impl Files {
     /// Counts an operation.
     pub fn count(&mut self, number: FileNumber, event: &Event) {
         if let Some(file) = self.files.get_mut(&number) {
-            file.totals.count(event);
+            let (action, time, result) = (event.action, event.duration.0, event.result);
+            file.totals.count(action, time, result);
             if event.action.is_transfer() {
                 file.size = file.size.max(event.offset.saturating_add(event.moved()));
             }
+        }
+    }
+
+    /// Counts many at once, which moved bytes up to `end`.
+    pub fn count_many(&mut self, number: FileNumber, totals: &Totals, end: u64) {
+        if let Some(file) = self.files.get_mut(&number) {
+            file.totals.add(totals);
+            file.size = file.size.max(end);
         }
     }
 
@@ -202,9 +211,10 @@ impl Files {
         self.files.iter().map(|(number, file)| (*number, file))
     }
 
-    /// How many there were.
+    /// How many were used: one that was opened ahead may never have been.
     pub fn count_all(&self) -> u64 {
-        self.forgotten + self.files.len() as u64
+        let used = self.files.values().filter(|file| is_used(file));
+        self.forgotten + used.count() as u64
     }
 
     fn make_room(&mut self) {
@@ -224,7 +234,7 @@ impl Files {
         self.files.retain(|_, file| {
             let gone = gone(file);
             if gone {
-                forgotten += 1;
+                forgotten += u64::from(is_used(file));
                 gain.add(&file.gain);
             }
             !gone
@@ -235,6 +245,10 @@ impl Files {
         self.by_key.retain(|_, number| files.contains_key(number));
         self.by_entry.retain(|_, number| files.contains_key(number));
     }
+}
+
+fn is_used(file: &File) -> bool {
+    !file.opens.is_empty() || file.totals.all() > 0
 }
 
 #[cfg(test)]
@@ -297,12 +311,28 @@ mod tests {
     #[test]
     fn a_million_files_are_forgotten_but_counted() {
         let mut files = Files::default();
+        let mut totals = Totals::default();
+        totals.count(Action::Open, 1, 0);
         for n in 0..50_000 {
-            files.find(&operation(n), 0, || Some(entry(n.into(), "/f")));
+            let number = files.find(&operation(n), 0, || Some(entry(n.into(), "/f")));
+            files.count_many(number, &totals, 0);
             files.close(n, 0);
         }
         assert!(files.iter().count() <= FILES_MAX);
         assert_eq!(files.count_all(), 50_000);
+    }
+
+    #[test]
+    fn a_file_that_was_opened_ahead_counts_once_a_program_uses_it() {
+        let mut files = Files::default();
+        let key = FileKey {
+            device: 1,
+            inode: 5,
+        };
+        let ahead = files.ahead(key, Path::new("/a"), 100);
+        assert_eq!(files.count_all(), 0);
+        let opened = files.find(&operation(0), 0, || Some(entry(5, "/a")));
+        assert_eq!((opened, files.count_all()), (ahead, 1));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Several summaries become one: inside programs, a run can have had a manager after another, each of which left its
 //! summary in a file.
 
+use super::Judged;
+use super::account::busiest_first;
 use super::summary::{Loads, Named, Summary, Totals, reason_name};
-use super::{Judged, busiest_first};
 use crate::plan::Reason;
 use presagio_core::{Action, Nanos};
 use serde_json::Value;

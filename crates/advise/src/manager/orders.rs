@@ -1,7 +1,8 @@
 //! What a manager is told to do by whoever starts it, and how it then begins: the same for one beside a program and for
 //! one inside of it, which finds its orders in a file.
 
-use super::{Configured, MakeMind, Manager, Nothing, Options, memory_left};
+use super::memory::{self, memory_left};
+use super::{Configured, MakeMind, Manager, Nothing, Options};
 use crate::config::Config;
 use crate::strategy::{Adaptive, Options as Choices, Tapes};
 use presagio_arena::PathFilter;
@@ -117,7 +118,7 @@ impl Orders {
     }
 }
 
-/// Threads that can report at the same time: two for each processor, 256 KiB each.
+/// Threads that can report at the same time: two for each processor, up to 512 KiB each, as they need it.
 fn slots() -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (2 * processors as u32).clamp(128, 1024)
@@ -143,7 +144,8 @@ fn adaptive(remembered: Option<&[u8]>) -> Adaptive {
     let usual = Choices::default();
     let choices = Choices {
         memory_max: usual.memory_max.min(memory_left() / 8),
-        ..usual
+        // Whether it is really let go is decided when the time has come.
+        release_written: memory::is_tight(),
     };
     Adaptive::new(choices, tapes.unwrap_or_default())
 }

@@ -46,6 +46,9 @@ pub(super) struct Process {
     pub is_touched: bool,
     /// Operations were left out, and the model was not told yet.
     pub is_behind: bool,
+    /// Whether it has an entry in the arena, which tells when it is gone. Else we look ourselves: and it was not there.
+    has_entry: bool,
+    was_missing: bool,
     /// Contexts whose meaning the model was told.
     named: Vec<bool>,
     files: IdHashMap<u64, ()>,
@@ -133,9 +136,7 @@ impl Processes {
         if let Some(number) = self.numbers.get(&(origin.pid, origin.image)) {
             return (*number, false);
         }
-        let entry = arena
-            .process(origin.process)
-            .filter(|entry| (entry.pid, entry.image) == (origin.pid, origin.image));
+        let entry = arena.process_of(origin);
         let number = self.next;
         self.next += 1;
         self.numbers.insert((origin.pid, origin.image), number);
@@ -187,6 +188,18 @@ impl Processes {
         ended
     }
 
+    /// Processes without an entry that do not live any more, for the second time that we look: what they had written before is
+    /// read by then.
+    pub fn gone_unseen(&mut self, lives: impl Fn(u32, u32) -> bool) -> Vec<u32> {
+        let unseen = self.live.values_mut().filter(|p| !p.has_entry);
+        let missing = unseen.filter(|p| !lives(p.pid, p.pid));
+        let twice = missing.filter_map(|p| {
+            let before = std::mem::replace(&mut p.was_missing, true);
+            before.then_some(p.pid)
+        });
+        twice.collect()
+    }
+
     /// The run is over: all have ended, for us.
     pub fn end_all(&mut self, models: &mut Models) {
         let pids: Vec<u32> = self.numbers.keys().map(|key| key.0).collect();
@@ -211,7 +224,9 @@ fn begin(pid: u32, entry: Option<&ProcessEntry>, models: &mut Models) -> Process
         .split(|b| *b == 0)
         .collect();
     let rank = rank_of(pid);
-    let identity = Identity::new(&image_of(pid, arguments[0]), &arguments, rank);
+    // One that has become another program is found by its name.
+    let linked = entry.filter(|entry| !entry.is_over).map(|_| pid);
+    let identity = Identity::new(&image_of(linked, arguments[0]), &arguments, rank);
     let text: Vec<_> = arguments
         .iter()
         .map(|a| String::from_utf8_lossy(a))
@@ -230,6 +245,8 @@ fn begin(pid: u32, entry: Option<&ProcessEntry>, models: &mut Models) -> Process
         last_end: Nanos::ZERO,
         is_touched: false,
         is_behind: false,
+        has_entry: entry.is_some(),
+        was_missing: false,
         named: Vec::new(),
         files: IdHashMap::default(),
     }
@@ -244,8 +261,8 @@ pub(super) fn places() -> &'static OsStr {
 
 /// The file of the program. A short process may be gone before we look at it: then it is found by its name, as a shell
 /// would find it, so that it is the same program each time.
-fn image_of(pid: u32, name: &[u8]) -> PathBuf {
-    let linked = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+fn image_of(pid: Option<u32>, name: &[u8]) -> PathBuf {
+    let linked = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
     let name = Path::new(OsStr::from_bytes(name));
     let found = || match name.components().count() {
         1 => std::env::split_paths(places())
@@ -287,14 +304,14 @@ mod tests {
         let pid = sleeper.id();
         // Until it has become another program it is still this one.
         let image = loop {
-            let image = image_of(pid, b"sleep");
+            let image = image_of(Some(pid), b"sleep");
             if image != std::env::current_exe().unwrap() {
                 break image;
             }
         };
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
-        assert_eq!(image_of(pid, b"sleep"), image);
+        assert_eq!(image_of(Some(pid), b"sleep"), image);
         assert!(image.is_absolute());
     }
 
@@ -317,6 +334,23 @@ mod tests {
         all.for_each(|(number, process)| process.is_touched = *number == 3);
         assert_eq!(processes.touched(2), [3]);
         assert!(processes.touched(2).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_found_no_entry_ends_when_it_is_gone() {
+        let mut processes = Processes::default();
+        let mut models = Models::new(None);
+        for (number, pid) in [(0, 70), (1, 71)] {
+            processes.numbers.insert((pid, 0), number);
+            let process = begin(pid, None, &mut models);
+            processes.live.insert(number, process);
+        }
+        let lives = |pid: u32, _: u32| pid == 71;
+        assert!(processes.gone_unseen(lives).is_empty(), "may be unread");
+        assert_eq!(processes.gone_unseen(lives), [70]);
+        assert_eq!(processes.end(70, &mut models), [0]);
+        assert!(processes.gone_unseen(lives).is_empty());
+        assert_eq!(processes.live(), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::judge::Judged;
 use crate::plan::Reason;
 use crate::strategy::TOO_FEW;
-use presagio_core::{Action, Event, Nanos};
+use presagio_core::{Action, Nanos};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -23,15 +23,16 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Counts an operation.
-    pub fn count(&mut self, event: &Event) {
-        let at = event.action as usize;
+    /// Counts an operation that took so long; its result is the bytes that it moved, or a negated error number.
+    pub fn count(&mut self, action: Action, duration_ns: u64, result: i64) {
+        let at = action as usize;
         self.operations[at] += 1;
-        self.time_ns[at] = self.time_ns[at].saturating_add(event.duration.0);
-        self.failed += u64::from(event.result < 0);
-        match event.action {
-            Action::Read => self.read += event.moved(),
-            Action::Write => self.written += event.moved(),
+        self.time_ns[at] = self.time_ns[at].saturating_add(duration_ns);
+        let moved = u64::try_from(result);
+        self.failed += u64::from(moved.is_err());
+        match action {
+            Action::Read => self.read += moved.unwrap_or(0),
+            Action::Write => self.written += moved.unwrap_or(0),
             _ => {}
         }
     }

@@ -1,14 +1,15 @@
 //! Carries hints out on a few threads of their own, since one may block for as long as the device takes.
 //!
 //! A file is opened when its first hint comes, and closed when no program has it open any more: until then a deleted
-//! file would stay on its disk because of us. What does not fit into the queue is not done, and said so.
+//! file would stay on its disk because of us. One that was opened ahead is closed again if no program comes for it. What
+//! does not fit into the queue is not done, and said so.
 
 use super::threads;
 use crate::blocks::FileKey;
 use crate::hints::{Device, HintedFile, Hints, open_regular, reopen};
 use crate::plan::{FileNumber, LoadDone, Reason};
 use presagio_core::{Nanos, Range};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +24,9 @@ const THREADS: usize = 4;
 const QUEUE_MAX: usize = 512;
 /// Files that are open for hints at the same time; more are opened for each hint anew.
 const OPEN_MAX: usize = 256;
+/// Files that are kept open ahead of programs, and for how long.
+const AHEAD_MAX: usize = 16;
+const AHEAD_KEPT: Nanos = Nanos::from_secs(30);
 
 /// Where a file can be found.
 #[derive(Clone, Debug)]
@@ -55,12 +59,17 @@ pub(super) enum Done {
     },
 }
 
+/// Where threads get work from, and where they say what came of it.
+type Ends = (Arc<Mutex<Receiver<Work>>>, Sender<Done>);
+
 /// See the module's header.
 pub(super) struct Workers {
     queue: Option<SyncSender<Work>>,
     done: Receiver<Done>,
     shared: Arc<Shared>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// What the threads will need, until there is something to do for them: many a program never has anything.
+    waiting: Option<Ends>,
     /// Hints that found the queue full.
     pub refused: u64,
 }
@@ -78,6 +87,8 @@ struct Kept {
     files: BTreeMap<FileNumber, Arc<HintedFile>>,
     /// Those that a program has open. A hint may be carried out when that is over, and its file is then not kept.
     programs: BTreeSet<FileNumber>,
+    /// Those that were opened ahead, and when; the first one first.
+    ahead: VecDeque<(Nanos, FileNumber)>,
 }
 
 impl Kept {
@@ -85,6 +96,18 @@ impl Kept {
         if self.files.len() < OPEN_MAX {
             self.files.entry(number).or_insert(file);
         }
+    }
+
+    /// Takes out those that were opened ahead, before too many others or too long ago, and that no program has open.
+    fn take_unwanted(&mut self, now: Nanos) -> Vec<Arc<HintedFile>> {
+        let over = self.ahead.len().saturating_sub(AHEAD_MAX);
+        let is_old = |(time, _): &&(Nanos, FileNumber)| now.since(*time) >= AHEAD_KEPT;
+        let old = self.ahead.iter().take_while(is_old).count();
+        let unwanted = self.ahead.drain(..over.max(old));
+        let unwanted = unwanted.filter(|(_, number)| !self.programs.contains(number));
+        unwanted
+            .filter_map(|(_, number)| self.files.remove(&number))
+            .collect()
     }
 }
 
@@ -177,22 +200,31 @@ impl Workers {
         let (queue, work) = sync_channel(QUEUE_MAX);
         let (sender, done) = channel();
         let work = Arc::new(Mutex::new(work));
-        let thread = |_| {
-            let (shared, work, sender) = (shared.clone(), work.clone(), sender.clone());
-            threads::spawn("hints", move || serve(&shared, &work, &sender))
-        };
-        let threads = (0..THREADS).map(thread).collect::<io::Result<_>>()?;
         Ok(Workers {
             queue: Some(queue),
             done,
-            threads,
+            threads: Vec::new(),
+            waiting: Some((work, sender)),
             refused: 0,
             shared,
         })
     }
 
+    /// Where there can be no thread, the queue finds nobody at its end.
+    fn start_threads(&mut self) {
+        let Some((work, sender)) = self.waiting.take() else {
+            return;
+        };
+        let thread = |_| {
+            let (shared, work, sender) = (self.shared.clone(), work.clone(), sender.clone());
+            threads::spawn("hints", move || serve(&shared, &work, &sender)).ok()
+        };
+        self.threads = (0..THREADS).filter_map(thread).collect();
+    }
+
     /// Has something done. A load that finds no room is told at once as one that did nothing.
     pub fn submit(&mut self, work: Work) -> Option<LoadDone> {
+        self.start_threads();
         let queue = self.queue.as_ref()?;
         if let Work::Load(number, .., at) | Work::Release(number, .., at) = &work
             && at.descriptor.is_some()
@@ -223,8 +255,18 @@ impl Workers {
     }
 
     /// Keeps a file that was opened ahead, for the hints that will come.
-    pub fn keep(&self, number: FileNumber, file: HintedFile) {
-        self.shared.kept().keep(number, Arc::new(file));
+    pub fn keep(&self, number: FileNumber, file: HintedFile, now: Nanos) {
+        let mut kept = self.shared.kept();
+        kept.keep(number, Arc::new(file));
+        kept.ahead.push_back((now, number));
+        drop(kept);
+        self.close_unwanted(now);
+    }
+
+    /// Closes files that were opened ahead and that no program came for.
+    pub fn close_unwanted(&self, now: Nanos) {
+        let unwanted = self.shared.kept().take_unwanted(now);
+        drop(unwanted); // behind the lock
     }
 
     /// Nobody has the file open any more.
@@ -332,6 +374,34 @@ mod tests {
         assert_eq!(kept(), 0);
         shared.carry_out(load(&at)); // a hint that had waited
         assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_opened_ahead_is_closed_when_nobody_comes_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = file(dir.path());
+        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut keep = |number: u32, now: Nanos| {
+            workers.submit(Work::OpenAhead(path.clone()));
+            let Done::Opened { file, .. } = wait(&workers) else {
+                panic!("not opened");
+            };
+            workers.keep(FileNumber(number), file, now);
+        };
+        let many = AHEAD_MAX as u32 + 1;
+        (0..many).for_each(|number| keep(number, Nanos(number.into())));
+        let shared = workers.shared.clone();
+        let kept = || shared.kept().files.keys().map(|n| n.0).collect::<Vec<_>>();
+        assert_eq!(
+            kept(),
+            (1..many).collect::<Vec<_>>(),
+            "the first was one too many"
+        );
+        shared.kept().programs.insert(FileNumber(5));
+        workers.close_unwanted(AHEAD_KEPT + Nanos(3));
+        assert_eq!(kept(), (4..many).collect::<Vec<_>>());
+        workers.close_unwanted(Nanos::MAX);
+        assert_eq!(kept(), [5], "a program has it open");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! with the estimates that are made here. `loads` then turns the method into loads.
 
 use super::exact;
-use super::governor::{Governor, METHODS, Method};
+use super::governor::{Costs, Governor, METHODS, Method};
 use super::ledger::Ledger;
 use super::marks::Marks;
 use super::reader::{LOOK_EVERY, Reader};
@@ -23,6 +23,8 @@ use std::sync::Arc;
 const OVERLAP: f64 = 4.0;
 /// Where the kernel reads so far ahead, it serves sequential reads as well as we could.
 const KERNEL_AHEAD_KB: u32 = 1024;
+/// The kernel reads up to so many times what was asked for beyond a run of reads, within its limit.
+const BEYOND_READS: f64 = 4.0;
 /// Loads that found more than this share in memory are of no use.
 const ALREADY_MAX: f64 = 0.9;
 /// So many of them are enough to tell.
@@ -78,6 +80,11 @@ impl File {
     pub fn operation_max(&self) -> u64 {
         let kb = self.device.max_sectors_kb.or(self.device.read_ahead_kb);
         u64::from(kb.unwrap_or(128).max(4)) << 10
+    }
+
+    /// How far the kernel reads ahead, in bytes.
+    fn read_ahead(&self) -> u64 {
+        u64::from(self.device.read_ahead_kb.unwrap_or(0)) << 10
     }
 
     /// A process has read.
@@ -167,6 +174,7 @@ impl File {
             Method::Nothing => true,
             _ if reader.is_sequential() && self.is_served() => false,
             Method::Exact => reader.cursor.is_sure() || !reader.expected.is_empty(),
+            Method::Bare => self.read_ahead() > 0 && reader.has_runs(),
             Method::Sieving => reader.is_dense(),
         }
     }
@@ -190,13 +198,14 @@ impl File {
 
     /// How long a read would wait with each method that is possible now, for the process that has just read, or for
     /// another if it is possible only there.
-    fn estimates(&self, access: &Access, fit: Option<Fit>) -> [Option<f64>; 3] {
+    fn estimates(&self, access: &Access, fit: Option<Fit>) -> Costs {
         let estimate = |method: Method| {
             let this = self.readers.get(&access.process);
             let mut all = this.into_iter().chain(self.readers.values());
             let reader = all.find(|r| self.can(r, method))?;
             let device_ns = match method {
                 Method::Nothing => None,
+                Method::Bare => return self.bare_ns(reader, fit),
                 Method::Exact => self.exact_ns(reader, fit, access.time),
                 Method::Sieving => self.sieving_ns(reader, fit),
             };
@@ -217,6 +226,21 @@ impl File {
         let count = coming.len().max(1) as f64;
         let loads = exact::merge(coming, self.gap(Some(fit)), self.load_max());
         Some(exact::time(&loads, &overlapped(fit), self.operation_max()) / count)
+    }
+
+    /// How long a read would wait if no byte were read beyond the ends of runs.
+    fn bare_ns(&self, reader: &Reader, fit: Option<Fit>) -> Option<f64> {
+        let Some(fit) = fit.filter(|fit| fit.apart) else {
+            return Some(0.0); // who knows what bytes cost: worth a try
+        };
+        let read_len = reader.window.read_len();
+        let ends = 1.0 - reader.window.adjacent() as f64 / reader.window.len().max(1) as f64;
+        let beyond = ends * (BEYOND_READS * read_len).min(self.read_ahead() as f64);
+        let operations = (read_len / self.operation_max() as f64).ceil();
+        let saved = beyond / (read_len + beyond) * fit.byte_ns * read_len
+            / fit.time(operations, read_len).max(1.0);
+        let nothing = self.governor.costs()[Method::Nothing as usize]?;
+        Some(nothing * (1.0 - saved))
     }
 
     /// The same if everything ahead is loaded.

@@ -1,4 +1,4 @@
-//! The governor of a file: which of the three methods is in force, by what each has been measured to do.
+//! The governor of a file: which of the methods is in force, by what each has been measured to do.
 //!
 //! A method's cost is the time that a read waits, averaged over *epochs* of reads; until it was measured, an estimate
 //! from the device's speed stands for it. The method with the least cost is in force. Those that lost are tried again
@@ -12,12 +12,22 @@ pub enum Method {
     Nothing,
     /// Load what is known to come.
     Exact,
+    /// Load nothing, and switch the kernel's reading ahead off: where runs of reads are short, it reads beyond their ends.
+    Bare,
     /// Load everything ahead of a window that is read densely.
     Sieving,
 }
 
 /// All of them, in the order of their indices.
-pub const METHODS: [Method; 3] = [Method::Nothing, Method::Exact, Method::Sieving];
+pub const METHODS: [Method; 4] = [
+    Method::Nothing,
+    Method::Exact,
+    Method::Bare,
+    Method::Sieving,
+];
+
+/// Nanoseconds that a read waits with each of them, as far as that is known.
+pub type Costs = [Option<f64>; METHODS.len()];
 
 /// A method is judged by so many reads: enough that one slow read does not decide, few enough that a wrong try costs little.
 const EPOCH: u32 = 32;
@@ -39,8 +49,12 @@ const RETRY: u64 = 1024;
 const RETRY_DOUBLINGS_MAX: u32 = 10;
 /// Another method must promise to save this share of the time, or the change is not worth its unrest.
 const GAIN_MIN: f64 = 0.05;
+/// An estimate has the benefit of the doubt: what was never measured is tried where it might gain.
+const DOUBT: f64 = 0.85;
 /// Less than this is not known so well, in nanoseconds.
 const COST_MIN: f64 = 50_000.0;
+/// What was measured before counts like so many reads at most, next to what is measured now.
+const MEMORY: f64 = 4.0 * EPOCH as f64;
 /// A program that waits for less than this share of its time has nothing to gain.
 const WAIT_MIN: f64 = 0.03;
 
@@ -48,9 +62,11 @@ const WAIT_MIN: f64 = 0.03;
 #[derive(Clone, Debug)]
 pub struct Governor {
     method: Method,
-    costs: [Option<f64>; 3],
-    tallies: [Tally; 3],
-    retries: [Retry; 3],
+    costs: Costs,
+    /// The reads that the costs come from.
+    weights: [f64; METHODS.len()],
+    tallies: [Tally; METHODS.len()],
+    retries: [Retry; METHODS.len()],
     seeded: bool,
     trial: bool,
     waits: bool,
@@ -72,14 +88,18 @@ impl Tally {
     /// have been interrupted.
     fn waits(&self, think_ns: f64) -> bool {
         let others = f64::from(self.reads.saturating_sub(1).max(1));
-        let wait_ns = self.rest_ns() / others;
-        wait_ns > WAIT_MIN * (wait_ns + think_ns)
+        is_worth(self.rest_ns() / others, think_ns)
     }
 
     /// What all but the longest waited.
     fn rest_ns(&self) -> f64 {
         self.wait_ns - self.longest_ns
     }
+}
+
+/// Whether waiting for so long is worth the trouble.
+fn is_worth(wait_ns: f64, think_ns: f64) -> bool {
+    wait_ns > WAIT_MIN * (wait_ns + think_ns)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,9 +116,10 @@ impl Default for Governor {
         };
         Governor {
             method: Method::Nothing,
-            costs: [None; 3],
-            tallies: [Tally::default(); 3],
-            retries: [retry; 3],
+            costs: Costs::default(),
+            weights: Default::default(),
+            tallies: Default::default(),
+            retries: [retry; METHODS.len()],
             seeded: false,
             trial: false,
             waits: false,
@@ -111,10 +132,11 @@ impl Default for Governor {
 
 impl Governor {
     /// One that knows what the methods cost in an earlier run.
-    pub fn seeded(costs: [Option<f64>; 3]) -> Governor {
+    pub fn seeded(costs: Costs) -> Governor {
         Governor {
             seeded: costs[0].is_some(),
             costs,
+            weights: [MEMORY; METHODS.len()],
             ..Governor::default()
         }
     }
@@ -143,8 +165,14 @@ impl Governor {
     }
 
     /// What a method costs, as far as it was measured.
-    pub fn costs(&self) -> [Option<f64>; 3] {
+    pub fn costs(&self) -> Costs {
         self.costs
+    }
+
+    /// Whether reads were measured to wait for less with a method than with nothing.
+    pub fn gains(&self, method: Method) -> bool {
+        let nothing = self.costs[Method::Nothing as usize];
+        matches!((self.costs[method as usize], nothing), (Some(cost), Some(nothing)) if cost < nothing)
     }
 
     /// A read took so long. `found` is the method that had asked for its bytes, if any.
@@ -189,12 +217,15 @@ impl Governor {
 
     /// Decides. `think_ns` is what the program does between reads; `estimates` has a figure for each method that is
     /// possible now (the one for `Nothing` is not used). Whether the method changed.
-    pub fn decide(&mut self, think_ns: f64, estimates: [Option<f64>; 3]) -> bool {
+    pub fn decide(&mut self, think_ns: f64, estimates: Costs) -> bool {
         if !self.is_due() {
             return false;
         }
         if self.method == Method::Nothing {
-            self.waits = self.tallies[Method::Nothing as usize].waits(think_ns);
+            // The first reads may be let pass by a limit that others will wait for: what is known counts, too.
+            let known = self.costs[Method::Nothing as usize].filter(|_| self.seeded);
+            self.waits = self.tallies[Method::Nothing as usize].waits(think_ns)
+                || known.is_some_and(|cost| is_worth(cost, think_ns));
         }
         self.fold();
         self.longest_ns /= 2.0;
@@ -237,12 +268,12 @@ impl Governor {
     }
 
     /// The one to try again if it is time, else the cheapest, unless it is hardly cheaper than the one in force.
-    fn choice(&mut self, think_ns: f64, estimates: &[Option<f64>; 3]) -> Method {
+    fn choice(&mut self, think_ns: f64, estimates: &Costs) -> Method {
         let time = |m: Method| {
             let measured = self.costs[m as usize];
             let cost = match m {
                 Method::Nothing => measured,
-                _ => estimates[m as usize].map(|estimate| measured.unwrap_or(estimate)),
+                _ => estimates[m as usize].map(|ns| measured.unwrap_or(DOUBT * ns)),
             };
             cost.map(|cost| cost + think_ns)
         };
@@ -271,14 +302,14 @@ impl Governor {
                 continue;
             }
             self.tallies[method as usize] = Tally::default();
-            let mean = tally.wait_ns / f64::from(tally.reads);
             let cost = &mut self.costs[method as usize];
-            // What an earlier run found in many reads is not judged by a few.
-            *cost = match *cost {
-                Some(before) if tally.reads < EPOCH_FIRST => Some(before),
-                Some(before) => Some((before + mean) / 2.0),
-                None => Some(mean),
-            };
+            let weight = &mut self.weights[method as usize];
+            let before = cost.map_or(0.0, |_| weight.min(MEMORY));
+            let reads = f64::from(tally.reads);
+            // An epoch that ends with a stall has half a stall too many.
+            let waited = cost.unwrap_or(0.0) * before + tally.wait_ns - tally.longest_ns / 2.0;
+            *weight = before + reads;
+            *cost = Some(waited / *weight);
         }
     }
 
@@ -309,17 +340,12 @@ mod tests {
     use super::*;
 
     const THINK: f64 = 300_000.0;
-    const ALL: [Option<f64>; 3] = [None, Some(0.0), Some(0.0)];
-    const SIEVING: [Option<f64>; 3] = [None, None, Some(0.0)];
+    const ALL: Costs = [None, Some(0.0), None, Some(0.0)];
+    const SIEVING: Costs = [None, None, None, Some(0.0)];
 
     /// So many reads, each of which takes what `wait` says for the method in force. How many had each method.
-    fn reads(
-        governor: &mut Governor,
-        count: u32,
-        possible: [Option<f64>; 3],
-        wait: [f64; 3],
-    ) -> [u32; 3] {
-        let mut had = [0; 3];
+    fn reads(governor: &mut Governor, count: u32, possible: Costs, wait: [f64; 4]) -> [u32; 4] {
+        let mut had = [0; 4];
         for _ in 0..count {
             let method = governor.method();
             had[method as usize] += 1;
@@ -332,23 +358,23 @@ mod tests {
     #[test]
     fn a_program_that_does_not_wait_is_left_alone() {
         let mut governor = Governor::default();
-        let had = reads(&mut governor, 100_000, ALL, [5_000.0, 0.0, 0.0]);
-        assert_eq!(had, [100_000, 0, 0]);
+        let had = reads(&mut governor, 100_000, ALL, [5_000.0, 0.0, 0.0, 0.0]);
+        assert_eq!(had, [100_000, 0, 0, 0]);
     }
 
     #[test]
     fn what_is_measured_decides_whatever_was_promised() {
         let mut governor = Governor::default();
-        let had = reads(&mut governor, 10_000, ALL, [1e6, 3e6, 2e5]);
-        assert!(had[2] > 9_300, "{had:?}");
+        let had = reads(&mut governor, 10_000, ALL, [1e6, 3e6, 0.0, 2e5]);
+        assert!(had[3] > 9_300, "{had:?}");
     }
 
     #[test]
     fn the_control_group_is_a_few_per_cent_and_shrinks() {
         let mut governor = Governor::default();
-        reads(&mut governor, 1_000, SIEVING, [1e6, 0.0, 0.0]);
-        let early = reads(&mut governor, 9_000, SIEVING, [1e6, 0.0, 0.0]);
-        let late = reads(&mut governor, 90_000, SIEVING, [1e6, 0.0, 0.0]);
+        reads(&mut governor, 1_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
+        let early = reads(&mut governor, 9_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
+        let late = reads(&mut governor, 90_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
         assert!(early[0] > 0 && early[0] < 450, "{early:?}");
         assert!(late[0] > 0 && late[0] < 450, "{late:?}");
     }
@@ -356,41 +382,41 @@ mod tests {
     #[test]
     fn what_does_not_pay_is_tried_again_ever_more_rarely() {
         let mut governor = Governor::default();
-        let had = reads(&mut governor, 100_000, SIEVING, [1e6, 0.0, 1.5e6]);
-        assert!(had[2] > EPOCH && had[2] < 500, "{had:?}");
+        let had = reads(&mut governor, 100_000, SIEVING, [1e6, 0.0, 0.0, 1.5e6]);
+        assert!(had[3] > EPOCH && had[3] < 500, "{had:?}");
     }
 
     #[test]
     fn what_is_much_worse_is_stopped_at_once() {
         let mut governor = Governor::default();
-        let had = reads(&mut governor, 200, SIEVING, [1e6, 0.0, 2e7]);
-        assert!((1..=SETTLING + 4).contains(&had[2]), "{had:?}");
+        let had = reads(&mut governor, 200, SIEVING, [1e6, 0.0, 0.0, 2e7]);
+        assert!((1..=SETTLING + 4).contains(&had[3]), "{had:?}");
     }
 
     #[test]
     fn what_pays_again_is_found() {
         let mut governor = Governor::default();
-        reads(&mut governor, 2_000, SIEVING, [1e6, 0.0, 1.5e6]);
+        reads(&mut governor, 2_000, SIEVING, [1e6, 0.0, 0.0, 1.5e6]);
         assert_eq!(governor.method(), Method::Nothing);
-        reads(&mut governor, 10_000, SIEVING, [1e6, 0.0, 0.0]);
+        reads(&mut governor, 10_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
         assert_eq!(governor.method(), Method::Sieving);
     }
 
     #[test]
     fn what_is_given_up_can_come_back() {
         let mut governor = Governor::default();
-        reads(&mut governor, 100, SIEVING, [1e6, 0.0, 0.0]);
+        reads(&mut governor, 100, SIEVING, [1e6, 0.0, 0.0, 0.0]);
         assert_eq!(governor.method(), Method::Sieving);
         governor.give_up();
         assert_eq!(governor.method(), Method::Nothing);
-        reads(&mut governor, 100, SIEVING, [1e6, 0.0, 0.0]);
+        reads(&mut governor, 100, SIEVING, [1e6, 0.0, 0.0, 0.0]);
         assert_eq!(governor.method(), Method::Sieving);
     }
 
     #[test]
     fn an_earlier_run_shortens_the_wait() {
-        let mut governor = Governor::seeded([Some(1e6), None, Some(0.0)]);
-        reads(&mut governor, EPOCH_SEEDED, SIEVING, [1e6, 0.0, 0.0]);
+        let mut governor = Governor::seeded([Some(1e6), None, None, Some(0.0)]);
+        reads(&mut governor, EPOCH_SEEDED, SIEVING, [1e6, 0.0, 0.0, 0.0]);
         assert_eq!(governor.method(), Method::Sieving);
     }
 }

@@ -24,6 +24,9 @@ const BLOCK_FACTOR: u64 = 8;
 /// Blocks are at least this large: what a program reads while the manager sleeps.
 const BLOCK_MIN: u64 = 256 << 10;
 
+/// Gaps that are worth reading where sieving gains: the kernel reads as much ahead by default.
+const GAP_SIEVED: u64 = 128 << 10;
+
 /// What a plan is made with, and the loads it comes to.
 pub(super) struct Turn {
     /// What the device can do.
@@ -43,7 +46,7 @@ impl File {
             return 0;
         };
         match self.governor.method() {
-            Method::Nothing => {}
+            Method::Nothing | Method::Bare => {}
             Method::Sieving => self.plan_sieving(process, turn),
             Method::Exact if reader.cursor.is_sure() => return self.plan_tape(process, turn),
             Method::Exact => self.plan_expected(process, turn),
@@ -157,9 +160,14 @@ impl File {
         LOAD_MAX / operation * operation
     }
 
-    /// Gaps up to this are read.
+    /// Gaps up to this are read: by what the device can do, and where sieving was measured to gain, by that.
     pub fn gap(&self, fit: Option<Fit>) -> u64 {
-        fit.map_or(0, |f| f.break_even(self.operation_max()))
+        let gap = fit.map_or(0, |f| f.break_even(self.operation_max()));
+        if self.governor.gains(Method::Sieving) {
+            gap.max(GAP_SIEVED)
+        } else {
+            gap
+        }
     }
 
     /// How far ahead of a reader to load, where a read passes over `span` bytes: by the pace of the program if it did not

@@ -1,9 +1,9 @@
 //! The strategy that adapts: which bytes to load, for which file, and when to leave it alone.
 //!
-//! For each file one of three methods is in force. *Exact*: what is known to come is loaded, from the file's own
+//! For each file one of four methods is in force. *Exact*: what is known to come is loaded, from the file's own
 //! history (`tape`), that of the file before it, or a model's expectation; gaps are read too where that is cheaper
 //! (`exact`). *Sieving*: nothing is known, but reads cover a moving window densely (`sieve`). *Nothing*: the kernel
-//! does as well. `speed` says what the device can do, `governor` measures what each method really gains and chooses,
+//! does as well; or even less, *bare*: its reading ahead is switched off (`random`). `speed` says what the device can do, `governor` measures what each method really gains and chooses,
 //! `ledger` bounds what can be wasted, `tapes` keeps the histories from run to run, `told` says why.
 //!
 //! Everything is deterministic: the same calls give the same hints.

@@ -1,5 +1,5 @@
-//! Random: where reads are small, far apart and follow nothing, reading ahead wastes the device and is switched off,
-//! once; switched on again when reads become sequential.
+//! Reading ahead by the kernel: switched off where the governor says so, where all runs of reads are known and loaded, and
+//! where reads are small, far apart and follow nothing; switched on again when that has changed.
 
 use super::file::File;
 use super::governor::Method;
@@ -17,10 +17,11 @@ const DENSITY_MAX: f64 = 1.0 / 16.0;
 /// The change of mode that the last reads call for, if any.
 pub(super) fn mode(file: &mut File, number: FileNumber, process: u32) -> Option<Hint> {
     let reader = file.readers.get(&process)?;
-    let adjacent = reader.window.adjacent();
+    let bare = is_bare(file, reader);
+    let runs = 4 * reader.window.adjacent() >= reader.window.len();
     let mode = match file.mode {
-        Mode::Normal if is_random(file, reader) => Mode::Random,
-        Mode::Random if 2 * adjacent >= reader.window.len() => Mode::Normal,
+        Mode::Normal if bare || is_random(file, reader) => Mode::Random,
+        Mode::Random if runs && !bare => Mode::Normal,
         _ => return None,
     };
     file.mode = mode;
@@ -29,6 +30,14 @@ pub(super) fn mode(file: &mut File, number: FileNumber, process: u32) -> Option<
         mode,
         reason: Reason::Random,
     })
+}
+
+fn is_bare(file: &File, reader: &Reader) -> bool {
+    match file.governor.method() {
+        Method::Bare => true,
+        Method::Exact => reader.cursor.is_sure() && reader.has_runs(),
+        Method::Nothing | Method::Sieving => false,
+    }
 }
 
 fn is_random(file: &File, reader: &Reader) -> bool {

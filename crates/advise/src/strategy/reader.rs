@@ -109,6 +109,11 @@ impl Reader {
         4 * self.window.adjacent() >= 3 * self.window.len()
     }
 
+    /// Whether many reads begin where the one before ended: what makes the kernel read ahead.
+    pub fn has_runs(&self) -> bool {
+        4 * self.window.adjacent() >= self.window.len() && !self.is_sequential()
+    }
+
     /// The first read on the tape that was not asked for yet. Even what is due at once is asked for: it would have to
     /// wait behind the rest.
     pub fn first_to_ask(&self) -> usize {

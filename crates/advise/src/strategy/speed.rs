@@ -2,9 +2,9 @@
 //!
 //! Operations of n bytes take about `operation + n × byte` on average. It is the average that counts, with all its
 //! outliers: a device whose rate is limited lets a dozen operations pass at once and then makes one wait for all of
-//! them. So samples are summed up by size, and a line is laid through the means. As long as all operations have about
-//! the same size, half of the time is given to each figure. Only the last samples count, so that a device that
-//! changes is known anew after as many.
+//! them. So a line is laid through all samples; what their scatter leaves open is given to the bytes, since a gap that is
+//! read in vain costs more than one that is not read. As long as all operations have about the same size, half of the
+//! time is given to each figure. Only the last samples count, so that a device that changes is known anew after as many.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,8 @@ const SAMPLES_MAX: usize = 256;
 const SAMPLES_MIN: usize = 8;
 /// The fit is made again after so many new samples.
 const REFIT: u32 = 4;
+/// The samples are split into so many parts to see how much they scatter.
+const ROUNDS: usize = 4;
 /// Sizes must differ by this factor to tell the two figures apart.
 const CONTRAST: f64 = 4.0;
 /// An earlier run counts like so many samples.
@@ -30,20 +32,20 @@ const BYTE_NS_MIN: f64 = 1.0 / 64.0;
 /// What is known of one device.
 #[derive(Clone, Debug, Default)]
 pub struct Speed {
-    samples: VecDeque<Sum>,
+    samples: VecDeque<Sample>,
     unfitted: u32,
     fit: Option<Fit>,
 }
 
-/// Operations of about one size.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+/// What was done in some time: some operations, of about one size.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
     operations: f64,
     bytes: f64,
     ns: f64,
 }
 
-impl Sum {
+impl Sample {
     fn size(&self) -> f64 {
         self.bytes / self.operations
     }
@@ -60,7 +62,7 @@ pub struct Fit {
     pub operation_ns: f64,
     /// Nanoseconds that a byte adds.
     pub byte_ns: f64,
-    /// Whether operations of different sizes were seen, so that the two are known apart.
+    /// Whether operations of sizes so different were seen that the two are known apart.
     pub apart: bool,
 }
 
@@ -111,7 +113,7 @@ impl Speed {
     /// What an earlier run has found.
     pub fn seeded(fit: Fit) -> Speed {
         let sizes = (1..=SEEDS).map(|i| (i << 15) as f64);
-        let sample = |bytes| Sum {
+        let sample = |bytes| Sample {
             operations: 1.0,
             bytes,
             ns: fit.time(1.0, bytes),
@@ -126,7 +128,7 @@ impl Speed {
     /// The device took so long for so many operations. What was in memory is ignored.
     pub fn took(&mut self, operations: u64, bytes: u64, duration_ns: u64) {
         if operations > 0 && is_cold(bytes / operations, duration_ns / operations) {
-            self.sample(Sum {
+            self.sample(Sample {
                 operations: operations as f64,
                 bytes: bytes as f64,
                 ns: duration_ns as f64,
@@ -139,7 +141,7 @@ impl Speed {
         self.fit
     }
 
-    fn sample(&mut self, sample: Sum) {
+    fn sample(&mut self, sample: Sample) {
         self.samples.push_back(sample);
         if self.samples.len() > SAMPLES_MAX {
             self.samples.pop_front();
@@ -152,23 +154,20 @@ impl Speed {
     }
 
     fn fitted(&self) -> Fit {
-        let sums = self.by_size();
-        let sizes = || sums.iter().map(Sum::size);
-        let (least, most) = (
-            sizes().fold(f64::MAX, f64::min),
-            sizes().fold(1.0, f64::max),
-        );
+        let sizes = || self.samples.iter().map(Sample::size);
+        let least = sizes().fold(f64::MAX, f64::min);
+        let most = sizes().fold(1.0, f64::max);
         if most >= CONTRAST * least {
-            line(&sums)
+            self.line()
         } else {
-            self.share(total(&sums))
+            self.share()
         }
     }
 
     /// All have one size: the two figures keep their shares of the time if these were known once; else half to each, so
     /// that gaps up to the size of a read count as worth reading.
-    fn share(&self, all: Sum) -> Fit {
-        let (size, time) = (all.size(), all.time());
+    fn share(&self) -> Fit {
+        let (size, time) = self.means();
         let known = self.fit.filter(|fit| fit.apart);
         let share = known.map_or(0.5, |fit| fit.operation_ns / fit.time(1.0, size).max(1.0));
         Fit {
@@ -178,44 +177,36 @@ impl Speed {
         }
     }
 
-    /// The samples, those of one size (to a factor of two) together.
-    fn by_size(&self) -> Vec<Sum> {
-        let mut sums = [Sum::default(); 64];
-        for sample in &self.samples {
-            let sum = &mut sums[(sample.size() as u64).max(1).ilog2() as usize];
-            sum.operations += sample.operations;
-            sum.bytes += sample.bytes;
-            sum.ns += sample.ns;
+    /// The line of least squares, as steep as the scatter allows; neither figure is negative. How sure it is follows from
+    /// how far the rounds differ from it, each taken as a whole: within one, what is let pass and what has to wait
+    /// for that belong together.
+    fn line(&self) -> Fit {
+        let (size, time) = self.means();
+        let sum = |samples: &[Sample], part: &dyn Fn(f64, f64) -> f64| -> f64 {
+            let parts = samples
+                .iter()
+                .map(|s| s.operations * part(s.size() - size, s.time() - time));
+            parts.sum()
+        };
+        let samples: Vec<Sample> = self.samples.iter().copied().collect();
+        let spread = sum(&samples, &|x, _| x * x);
+        let slope = sum(&samples, &|x, y| x * y) / spread;
+        let rounds = samples.chunks(samples.len().div_ceil(ROUNDS));
+        let off = rounds.map(|round| sum(round, &|x, y| x * (y - slope * x)).powi(2));
+        let error = off.sum::<f64>().sqrt() / spread;
+        let byte_ns = (slope + 2.0 * error).clamp(0.0, time / size);
+        Fit {
+            operation_ns: time - byte_ns * size,
+            byte_ns,
+            apart: 2.0 * error < time / size,
         }
-        let there = sums.into_iter().filter(|sum| sum.operations > 0.0);
-        there.collect()
     }
-}
 
-fn total(sums: &[Sum]) -> Sum {
-    sums.iter().fold(Sum::default(), |a, b| Sum {
-        operations: a.operations + b.operations,
-        bytes: a.bytes + b.bytes,
-        ns: a.ns + b.ns,
-    })
-}
-
-/// The line of least squares through the means; neither figure is negative.
-fn line(sums: &[Sum]) -> Fit {
-    let all = total(sums);
-    let (size, time) = (all.size(), all.time());
-    let part = |f: fn(f64, f64) -> f64| {
-        let parts = sums
-            .iter()
-            .map(|s| s.operations * f(s.size() - size, s.time() - time));
-        parts.sum::<f64>()
-    };
-    let slope = part(|x, y| x * y) / part(|x, _| x * x);
-    let byte_ns = slope.clamp(0.0, time / size);
-    Fit {
-        operation_ns: time - byte_ns * size,
-        byte_ns,
-        apart: true,
+    /// Bytes and time of an operation.
+    fn means(&self) -> (f64, f64) {
+        let sum = |part: fn(&Sample) -> f64| self.samples.iter().map(part).sum::<f64>();
+        let operations = sum(|s| s.operations);
+        (sum(|s| s.bytes) / operations, sum(|s| s.ns) / operations)
     }
 }
 
@@ -246,7 +237,7 @@ mod tests {
     #[test]
     fn a_limit_that_lets_bursts_pass_is_seen_as_the_limit_it_is() {
         let mut speed = Speed::default();
-        for i in 0..32 {
+        for i in 0..128 {
             let stall = if i % 16 == 15 { 100e6 } else { 0.2e6 };
             speed.took(1, 65536, stall as u64);
             speed.took(16, 16 << 20, 107_000_000);

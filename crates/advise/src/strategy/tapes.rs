@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! 8 bytes    "presatap"
-//! 4 bytes    version, 1, little endian as all that follows
+//! 4 bytes    version, 2, little endian as all that follows
 //! 8 bytes    checksum of the rest (FNV-1a)
 //! rest       numbers as varints of seven bits a byte, lowest first:
-//!            number of files, (length of the path, path, size, three costs of a read (0, or 1 + ns),
+//!            number of files, (length of the path, path, size, four costs of a read (0, or 1 + ns),
 //!                              ns of an operation, ps of a byte (both 0: not known),
 //!                              number of reads, (start − end of the one before, zigzag; length)…)…
 //!            number of orders, (file, the one opened after it; both as places in the list above)…
 //! ```
 
+use super::governor::Costs;
 use super::speed::Fit;
 use super::tape::{READS_MAX, Tape};
 use presagio_core::Range;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"presatap";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 20;
 /// All tapes together: 64 MiB of memory.
 const READS_ALL_MAX: usize = 1 << 22;
@@ -40,7 +41,7 @@ pub struct Kept {
     /// Its reads.
     pub tape: Arc<Tape>,
     /// What a read cost with each method, in nanoseconds.
-    pub costs: [Option<f64>; 3],
+    pub costs: Costs,
     /// What its device could do.
     pub fit: Option<Fit>,
     used: u64,
@@ -105,7 +106,7 @@ impl Tapes {
         path: &Path,
         size: u64,
         tape: Arc<Tape>,
-        costs: [Option<f64>; 3],
+        costs: Costs,
         fit: Option<Fit>,
     ) {
         let fuller = self
@@ -277,7 +278,7 @@ impl Source<'_> {
         self.at += len;
         let path = PathBuf::from(std::ffi::OsString::from_vec(path));
         let size = self.number(u64::MAX)?;
-        let costs = [self.cost()?, self.cost()?, self.cost()?];
+        let costs = [self.cost()?, self.cost()?, self.cost()?, self.cost()?];
         let fit = self.fit()?;
         let tape = self.tape()?;
         tapes.keep(&path, size, Arc::new(tape), costs, fit);
@@ -350,7 +351,7 @@ mod tests {
         };
         let mut tapes = Tapes::default();
         let (a, b) = (Path::new("/data/a"), Path::new("/data/b"));
-        let costs = [Some(5.0), None, Some(0.0)];
+        let costs = [Some(5.0), None, Some(7.0), Some(0.0)];
         tapes.keep(
             a,
             1 << 20,
@@ -358,7 +359,7 @@ mod tests {
             costs,
             Some(fit),
         );
-        tapes.keep(b, 1 << 30, tape(&[(1, 2)]), [None; 3], None);
+        tapes.keep(b, 1 << 30, tape(&[(1, 2)]), Costs::default(), None);
         tapes.opened_after(a, b);
         tapes
     }
@@ -392,7 +393,7 @@ mod tests {
         let mut tapes = Tapes::default();
         for i in 0..FILES_MAX + 3 {
             let path = PathBuf::from(format!("/{i}"));
-            tapes.keep(&path, 1 << 20, tape(&[(0, 1)]), [None; 3], None);
+            tapes.keep(&path, 1 << 20, tape(&[(0, 1)]), Costs::default(), None);
         }
         assert_eq!(tapes.len(), FILES_MAX);
         assert!(tapes.get(Path::new("/2"), 1 << 20).is_none());
@@ -406,7 +407,7 @@ mod tests {
             Path::new("/data/a"),
             1 << 20,
             tape(&[(5, 5)]),
-            [None; 3],
+            Costs::default(),
             None,
         );
         assert_eq!(
@@ -430,7 +431,7 @@ mod tests {
         fn all_reads_survive(reads in prop::collection::vec((any::<u64>(), 1u32..), 1..100)) {
             let reads: Vec<_> = reads.into_iter().map(|(s, l)| (s.min(u64::MAX - u64::from(l)), l)).collect();
             let mut tapes = Tapes::default();
-            tapes.keep(Path::new("/a"), 1 << 20, tape(&reads), [None; 3], None);
+            tapes.keep(Path::new("/a"), 1 << 20, tape(&reads), Costs::default(), None);
             prop_assert_eq!(Tapes::load(&tapes.save()).unwrap(), tapes);
         }
 

@@ -1,7 +1,7 @@
 //! Says in a sentence what was chosen for a file and why: rule 5 of the design.
 
 use super::file::File;
-use super::governor::Method;
+use super::governor::{Costs, METHODS, Method};
 use super::reader::Reader;
 use super::speed::Fit;
 
@@ -10,14 +10,14 @@ pub(super) fn why(
     method: Method,
     reader: &Reader,
     fit: Option<Fit>,
-    costs: [Option<f64>; 3],
-    estimates: [Option<f64>; 3],
+    costs: Costs,
+    estimates: Costs,
 ) -> String {
     let mut text = format!("{}: {}", name(method), pattern(reader));
     if let Some(fit) = fit {
         text += &device(&fit);
     }
-    let waits = [Method::Nothing, Method::Exact, Method::Sieving].map(|m| {
+    let waits = METHODS.map(|m| {
         let (measured, estimate) = (costs[m as usize], estimates[m as usize]);
         let waits = measured.map(|ns| (ns, "waits"));
         let (ns, how) = waits.or(estimate.map(|ns| (ns, "would wait")))?;
@@ -56,6 +56,7 @@ fn name(method: Method) -> &'static str {
     match method {
         Method::Nothing => "nothing",
         Method::Exact => "exact loads",
+        Method::Bare => "no reading ahead",
         Method::Sieving => "sieving",
     }
 }

@@ -391,7 +391,8 @@ fn notes(found: &Found) -> Vec<String> {
             .to_owned(),
         ranks,
         "The manager is kept on one core; its time is that of all its threads, for taking in, ordering, counting, \
-         learning, and with a trace for writing that. When it has too much to do it learns from a part only."
+         learning, and with a trace for writing that. When it has too much to do it learns from a part only, and what comes \
+         faster than any hint could help it only counts."
             .to_owned(),
     ]
 }

@@ -103,9 +103,11 @@ impl Job {
     }
 
     /// Registers with the job's manager, or has it started with a door for the others. The settings of the rank that
-    /// came first hold; all have the same.
+    /// came first hold. All should have the same, as text; `say` is called where that is not so.
     pub fn join_or_start(
         &self,
+        settings: &str,
+        say: impl FnOnce(),
         start: impl FnOnce(Option<Door>) -> anyhow::Result<io::Result<Ticket>>,
     ) -> anyhow::Result<io::Result<Ticket>> {
         // Without a place to meet, each has its own.
@@ -113,13 +115,23 @@ impl Job {
             return start(None);
         };
         let path = directory.join(format!("{:016x}.sock", hash(&self.key)));
+        let agreed = settings_beside(&path);
         if let Ok(ticket) = connect(&path, self.ranks) {
+            if fs::read_to_string(&agreed).is_ok_and(|first| first != settings) {
+                say();
+            }
             return Ok(Ok(ticket));
         }
         let _ = fs::remove_file(&path);
+        let _ = fs::write(&agreed, settings);
         let listener = UnixListener::bind(&path).ok();
         start(listener.map(|listener| Door { listener, path }))
     }
+}
+
+/// Where those who come later find the settings that hold.
+fn settings_beside(socket: &Path) -> PathBuf {
+    socket.with_extension("settings")
 }
 
 /// The ranks on a node where Slurm lists those of all nodes: `2(x3),1` are three nodes with two, then one with one.
@@ -151,6 +163,7 @@ pub fn close_door(path: &Path) {
     // Somebody listens: it is not ours, which is closed.
     if UnixStream::connect(path).is_err() {
         let _ = fs::remove_file(path);
+        let _ = fs::remove_file(settings_beside(path));
     }
 }
 

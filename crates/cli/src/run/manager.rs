@@ -13,6 +13,10 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a manager may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where other ranks of the job come in, and the name of that place.
 pub struct Door {
@@ -32,15 +36,28 @@ pub fn start(plan: Plan, door: Option<Door>, ranks: u32) -> io::Result<Ticket> {
         }
         child => {
             drop(theirs);
-            // One that could not begin ends; the command must not find it among its children.
-            Ticket::get(ours, ranks).inspect_err(|_| reap(child))
+            // The command must not find one that could not begin among its children.
+            get_ticket(ours, ranks, PATIENCE).inspect_err(|_| end(child))
         }
     }
 }
 
-fn reap(child: libc::pid_t) {
-    // SAFETY: nobody wants the status.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+/// Registers with a manager that has so much time to begin.
+fn get_ticket(stream: UnixStream, ranks: u32, patience: Duration) -> io::Result<Ticket> {
+    stream.set_read_timeout(Some(patience))?;
+    Ticket::get(stream, ranks).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other("it did not answer"),
+        _ => error,
+    })
+}
+
+/// Ends a manager that is of no use.
+fn end(child: libc::pid_t) {
+    // SAFETY: a child of ours that nobody has waited for; nobody wants the status.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
 }
 
 /// The life of a manager.
@@ -58,7 +75,8 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
         let desk = Desk::open(doors, manager.address())?;
         Ok((manager, desk))
     });
-    let (manager, desk) = match begun {
+    // The manager goes when this process does: nobody has to wait until all its memory is given back.
+    let (mut manager, desk) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             let _ = writeln!(&guest, "{error}");
@@ -66,7 +84,7 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
         }
     };
     drop(guest); // the desk has its own
-    let mut summary = manager.run(&desk);
+    let mut summary = manager.work(&desk);
     if let Some(path) = path {
         super::job::close_door(&path);
     }
@@ -173,5 +191,19 @@ pub fn lead_nowhere() {
             // SAFETY: both are open.
             unsafe { libc::dup2(nowhere.as_raw_fd(), fd) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_that_does_not_answer_is_not_waited_for_for_ever() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let error = get_ticket(ours, 0, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.to_string(), "it did not answer");
+        let sleeper = std::process::Command::new("sleep").arg("600").spawn();
+        end(sleeper.unwrap().id() as libc::pid_t); // comes back
     }
 }

@@ -90,7 +90,9 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let preload = Preload::find()?;
     if let Some(address) = outer_manager() {
-        args.settings.say_unused("another presagio run around it");
+        if !args.settings.is_usual() {
+            args.settings.say_unused("another presagio run around it");
+        }
         preload.enter(&address);
         return Ok(supervise::become_it(&args.command));
     }
@@ -152,7 +154,11 @@ fn register(args: &Args) -> anyhow::Result<Option<Ticket>> {
     };
     let started = match &job {
         None => start(None)?,
-        Some(job) => job.join_or_start(start)?,
+        Some(job) => {
+            let settings = format!("{:?}", args.settings);
+            let say = || args.settings.say_unused("the first of this job");
+            job.join_or_start(&settings, say, start)?
+        }
     };
     match started {
         Ok(ticket) => Ok(Some(ticket)),

@@ -81,11 +81,9 @@ impl Settings {
 
     /// Says that these settings are not the ones that hold.
     pub fn say_unused(&self, whose: &str) {
-        if !self.is_usual() {
-            let text =
-                format!("presagio: the settings of {whose} hold; those given here are not used\n");
-            say(&text);
-        }
+        say(&format!(
+            "presagio: the settings of {whose} hold; those given here are not used\n"
+        ));
     }
 
     /// Reads, opens and checks everything.

@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long the summary is waited for.
@@ -32,9 +33,12 @@ enum End {
 
 /// Runs the command in this process's place; only comes back if that is impossible.
 pub fn become_it(command: &[OsString]) -> ExitCode {
+    let arguments = match Arguments::new(command) {
+        Ok(arguments) => arguments,
+        Err(error) => return cannot_execute(command, error),
+    };
     inherited::restore();
-    let error = execute(command);
-    cannot_execute(command, error)
+    cannot_execute(command, arguments.execute())
 }
 
 /// Runs the command as a child, shows the summary, and ends as it ended.
@@ -80,17 +84,31 @@ fn cannot_execute(command: &[OsString], error: io::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Replaces this process; the error if that is impossible.
-fn execute(command: &[OsString]) -> io::Error {
-    let strings = command.iter().map(|a| CString::new(a.as_bytes()));
-    let Ok(strings) = strings.collect::<Result<Vec<CString>, _>>() else {
-        return io::ErrorKind::InvalidInput.into();
-    };
-    let mut pointers: Vec<*const libc::c_char> = strings.iter().map(|s| s.as_ptr()).collect();
-    pointers.push(std::ptr::null());
-    // SAFETY: strings that end with a zero, in a list that ends with a null.
-    unsafe { libc::execvp(pointers[0], pointers.as_ptr()) };
-    io::Error::last_os_error()
+/// A command as the system takes it.
+struct Arguments {
+    /// What `list` points to.
+    _words: Vec<CString>,
+    list: Vec<*const libc::c_char>,
+}
+
+impl Arguments {
+    fn new(command: &[OsString]) -> io::Result<Arguments> {
+        let words = command.iter().map(|a| CString::new(a.as_bytes()));
+        let words: Vec<CString> = words.collect::<Result<_, _>>()?;
+        let pointers = words.iter().map(|s| s.as_ptr());
+        let list = pointers.chain([std::ptr::null()]).collect();
+        Ok(Arguments {
+            _words: words,
+            list,
+        })
+    }
+
+    /// Replaces this process; the error if that is impossible.
+    fn execute(&self) -> io::Error {
+        // SAFETY: strings that end with a zero, in a list that ends with a null.
+        unsafe { libc::execvp(self.list[0], self.list.as_ptr()) };
+        io::Error::last_os_error()
+    }
 }
 
 /// All signals wait from here on.
@@ -110,50 +128,65 @@ fn block_signals() -> Before {
     }
 }
 
-/// Starts the command.
+/// What the child needs that becomes the command, and what it says if it cannot.
+struct Birth<'a> {
+    arguments: Arguments,
+    before: &'a Before,
+    supervisor: u32,
+    error: AtomicI32,
+}
+
+/// As much stack as a process usually has: the C library puts the arguments of a script there.
+const STACK: usize = 8 << 20;
+
+/// Starts the command. The child runs in our memory until it becomes the command, while we wait: a copy of all our pages, for the
+/// moment, would take longer.
 fn spawn(command: &[OsString], before: &Before) -> io::Result<libc::pid_t> {
-    let (mut reader, writer) = io::pipe()?;
-    let supervisor = std::process::id();
-    // SAFETY: this process has one thread, so that the child may do what it likes.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => become_child(command, before, supervisor, writer),
-        child => {
-            drop(writer);
-            // Closed by a successful exec; otherwise it brings the error.
-            let mut code = [0; 4];
-            match reader.read_exact(&mut code) {
-                Err(_) => Ok(child),
-                Ok(()) => {
-                    wait(child, 0);
-                    Err(io::Error::from_raw_os_error(i32::from_le_bytes(code)))
-                }
-            }
+    let birth = Birth {
+        arguments: Arguments::new(command)?,
+        before,
+        supervisor: std::process::id(),
+        error: AtomicI32::new(0),
+    };
+    let mut stack: Vec<u8> = Vec::with_capacity(STACK);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is the child's alone, its end aligned; we go on when the child no longer uses it or `birth`.
+    let child = unsafe {
+        let end = stack.as_mut_ptr().add(STACK);
+        let end = end.sub(end as usize % 16);
+        let argument = (&raw const birth).cast_mut().cast();
+        libc::clone(become_child, end.cast(), flags, argument)
+    };
+    match birth.error.load(Relaxed) {
+        _ if child < 0 => Err(io::Error::last_os_error()),
+        0 => Ok(child),
+        error => {
+            wait(child, 0);
+            Err(io::Error::from_raw_os_error(error))
         }
     }
 }
 
-fn become_child(
-    command: &[OsString],
-    before: &Before,
-    supervisor: u32,
-    mut writer: io::PipeWriter,
-) -> ! {
+/// Runs in the supervisor's memory, which waits: nothing here changes any of it but the error.
+extern "C" fn become_child(birth: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `spawn` waits, and has what it passed.
+    let birth = unsafe { &*birth.cast::<Birth<'_>>() };
     // SAFETY: system calls without memory of their own, but for the mask, which is there.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         // It may have died before that was said.
-        if libc::getppid() as u32 != supervisor {
+        if libc::getppid() as u32 != birth.supervisor {
             libc::_exit(1);
         }
-        if before.child_was_ignored {
+        if birth.before.child_was_ignored {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);
         }
-        libc::sigprocmask(libc::SIG_SETMASK, &before.mask, std::ptr::null_mut());
+        inherited::restore();
+        libc::sigprocmask(libc::SIG_SETMASK, &birth.before.mask, std::ptr::null_mut());
     }
-    inherited::restore();
-    let error = execute(command).raw_os_error().unwrap_or(libc::EINVAL);
-    let _ = writer.write_all(&error.to_le_bytes());
+    let error = birth.arguments.execute();
+    let code = error.raw_os_error().unwrap_or(libc::EINVAL);
+    birth.error.store(code, Relaxed);
     // SAFETY: nothing of the parent's is to be flushed or undone here.
     unsafe { libc::_exit(127) }
 }

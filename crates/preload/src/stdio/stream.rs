@@ -206,7 +206,7 @@ pub unsafe fn before(stream: *mut FILE, will: Will) -> Option<Before> {
     let inside = unsafe { inside(stream) };
     let enters = match will {
         Will::Put(n) => {
-            file.set_stream(stream);
+            file.set_stream(fd, stream);
             !inside.keeps(n)
         }
         Will::Take(n) => inside.available() < n,

@@ -40,6 +40,9 @@ pub enum Kind {
     /// Goes through a file and reads half of it, with gaps of any length up to twice that of a read; every few dozen reads
     /// one is 1 to 8 MiB back (MERCURY §IV-B).
     Root,
+    /// The same through a file that is made of pieces, of which it reads every other one, by chance: half of the reads begin
+    /// where the last one ended, so the kernel reads ahead.
+    Pieces,
     /// Reads the same irregular places in one file after the other.
     Steps,
     /// Reads a file from its beginning.
@@ -149,9 +152,19 @@ impl<'a> Load<'a> {
         let back = number % BACK_EVERY == BACK_EVERY - 1;
         let offset = match back {
             true => front.saturating_sub(BACK_MIN + self.draw.below(BACK_MAX - BACK_MIN)),
+            false if self.args.kind == Kind::Pieces => front + self.skip(),
             false => front + self.draw.below(2 * mean + 1),
         };
         (offset.min(size - len), len)
+    }
+
+    /// Pieces that are not read: none as often as any.
+    fn skip(&mut self) -> u64 {
+        let mut skipped = 0;
+        while self.draw.below(2) == 0 {
+            skipped += self.draw.about(self.args.size);
+        }
+        skipped
     }
 
     /// The same places in each file of a directory, in the order of their names.

@@ -32,6 +32,8 @@ pub struct Throttle {
 pub struct Place {
     /// Where files are put.
     pub dir: PathBuf,
+    /// Where they really are, which is elsewhere below FUSE.
+    pub behind: PathBuf,
     /// The device whose counters tell what was really read, as MAJOR:MINOR.
     device: String,
     undo: Vec<Undo>,
@@ -68,8 +70,12 @@ impl Place {
         let dir = below.join("disk");
         fs::create_dir_all(&dir)?;
         let device = device_of(&dir)?;
-        let undo = vec![Undo::Remove(dir.clone())];
-        Ok(Place { dir, device, undo })
+        Ok(Place {
+            undo: vec![Undo::Remove(dir.clone())],
+            behind: dir.clone(),
+            dir,
+            device,
+        })
     }
 
     fn fuse(below: &Path) -> anyhow::Result<Place> {
@@ -80,7 +86,12 @@ impl Place {
         let mut undo = vec![Undo::Remove(behind.clone())];
         done(Command::new("bindfs").args([&behind, &dir]))?;
         undo.push(Undo::Unmount(dir.clone()));
-        Ok(Place { dir, device, undo })
+        Ok(Place {
+            dir,
+            behind,
+            device,
+            undo,
+        })
     }
 
     fn on_loop(below: &Path) -> anyhow::Result<Place> {
@@ -88,6 +99,7 @@ impl Place {
         fs::create_dir_all(&dir)?;
         let mut place = Place {
             dir: dir.clone(),
+            behind: dir.clone(),
             device: String::new(),
             undo: vec![Undo::Remove(image.clone())],
         };

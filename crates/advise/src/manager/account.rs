@@ -1,0 +1,224 @@
+//! What is said at the end, or while the run goes on: the summary out of all that was counted.
+
+use super::processes::Sums;
+use super::summary::{self, Named, Summary};
+use super::workers::Workers;
+use super::{Manager, skim};
+use presagio_arena::{Counter, ProcessEntry};
+use presagio_core::Nanos;
+
+impl Manager {
+    /// Adds up what a process counted.
+    pub(super) fn count(&mut self, entry: &ProcessEntry) {
+        for counter in Counter::ALL {
+            let sum = &mut self.counters[counter as usize];
+            *sum = sum.saturating_add(entry.counter(counter));
+        }
+        self.turned_off += u64::from(entry.counter(Counter::TurnedOff) > 0);
+    }
+
+    /// What is known while the run goes on.
+    pub(super) fn glimpse(&mut self) -> Summary {
+        let ended = (self.counters, self.turned_off);
+        let live: Vec<ProcessEntry> = self.arena.processes().collect();
+        live.iter().for_each(|entry| self.count(entry));
+        let trace = self.recorder.as_mut().map(|(name, recorder)| {
+            recorder.settle();
+            (name.clone(), recorder.records())
+        });
+        let summary = self.summary(0, trace, self.models.notes.clone());
+        (self.counters, self.turned_off) = ended;
+        summary
+    }
+
+    /// The run is over.
+    pub(super) fn finish(&mut self) -> Summary {
+        self.sweep();
+        let left: Vec<ProcessEntry> = self.arena.processes().collect();
+        // Exiting ones are as good as gone; and so is the one that we are in.
+        let myself = std::process::id();
+        let running = left
+            .iter()
+            .filter(|entry| !entry.exiting && entry.pid != myself);
+        let running = running.count() as u64;
+        left.iter().for_each(|entry| self.count(entry));
+        if self.advise {
+            self.hear_workers();
+        }
+        self.processes.end_all(&mut self.models);
+        self.models.save();
+        self.keep_mind();
+        self.models.tidy();
+        let mut notes = std::mem::take(&mut self.models.notes);
+        let trace = self.end_trace(&mut notes);
+        let summary = self.summary(running, trace, notes);
+        if let Some(workers) = &mut self.workers {
+            workers.stop();
+        }
+        summary
+    }
+
+    fn keep_mind(&mut self) {
+        if self.processes.count() == 0 {
+            return;
+        }
+        if let (Some(identity), Some(bytes)) = (&self.identity, self.mind.remember()) {
+            self.models.write(identity, "mind", &bytes);
+        }
+    }
+
+    fn summary(
+        &self,
+        still_running: u64,
+        trace: Option<(String, u64)>,
+        mut notes: Vec<String>,
+    ) -> Summary {
+        let sums = self.processes.sums();
+        self.note_overload(&sums, &mut notes);
+        if still_running > 0 {
+            let count = summary::counted_es(still_running, "process");
+            notes.push(format!(
+                "{count} still ran when the command ended: what came later is not counted"
+            ));
+        }
+        let mut gain = self.files.forgotten_gain.clone();
+        self.files.iter().for_each(|(_, file)| gain.add(&file.gain));
+        Summary {
+            elapsed: self.now(),
+            job: self.job.clone(),
+            processes: self.processes.count(),
+            still_running,
+            files: self.files.count_all(),
+            contexts: self.contexts.len() as u64,
+            totals: sums.totals,
+            programs: programs(&sums),
+            busiest: self.busiest(),
+            judged: sums.judged,
+            models_begun: self.models.begun,
+            models_saved: self.models.saved,
+            advised: self.advise,
+            loads: self.loads.iter().map(|(r, l)| (*r, *l)).collect(),
+            useful: gain.useful,
+            wasted: gain.wasted(),
+            backends: self.workers.as_ref().map_or(Vec::new(), Workers::summary),
+            decided: self.mind.explain(),
+            unseen: self.unseen(),
+            notes,
+            trace,
+            manager_time: Nanos::ZERO,
+        }
+    }
+
+    fn end_trace(&mut self, notes: &mut Vec<String>) -> Option<(String, u64)> {
+        let (name, recorder) = self.recorder.take()?;
+        match recorder.finish() {
+            Ok(records) => Some((name, records)),
+            Err(error) => {
+                notes.push(format!(
+                    "the trace {name} is cut short: {error}; choose another place for it"
+                ));
+                None
+            }
+        }
+    }
+
+    fn note_overload(&self, sums: &Sums, notes: &mut Vec<String>) {
+        if self.unlearned > 0 {
+            let (all, unlearned) = (sums.totals.all(), self.unlearned);
+            notes.push(format!(
+                "more was reported than the manager could think about: models saw {} of {all} operations, counts and trace have all",
+                all.saturating_sub(unlearned + self.skimmed)
+            ));
+        }
+        if self.skimmed > 0 {
+            let (count, apart) = (self.skimmed, Nanos(skim::CLOSE_NS));
+            notes.push(format!(
+                "not modelled: {count} operations that came less than {apart} apart, faster than any hint could help"
+            ));
+        }
+        let refused = self.workers.as_ref().map_or(0, |w| w.refused);
+        if refused > 0 {
+            let note = format!("{refused} hints were not given because too many waited");
+            notes.push(note);
+        }
+    }
+
+    /// What the library could not see, as far as it noticed.
+    fn unseen(&self) -> Vec<String> {
+        let of = |counter: Counter| self.counters[counter as usize];
+        let losses = self.arena.losses();
+        let mib = of(Counter::MappedBytes) >> 20;
+        let lost = losses.dropped.max(self.lost);
+        let cases = [
+            (
+                of(Counter::IoUring),
+                "calls of io_uring: what went through it",
+            ),
+            (
+                of(Counter::RawCalls),
+                "reads and writes that the program made as raw system calls",
+            ),
+            (
+                mib,
+                "MiB of files that were mapped into memory: page faults do their I/O",
+            ),
+            (of(Counter::Interrupted), "operations of signal handlers"),
+            (
+                lost,
+                "operations that were lost because the manager was too slow (--trace makes programs wait for it)",
+            ),
+            (
+                of(Counter::LostOperations),
+                "operations of threads that found no place to report to",
+            ),
+            (
+                of(Counter::LostFiles),
+                "files that were open beyond what can be followed at a time",
+            ),
+            (
+                losses.no_process,
+                "processes beyond what can be told apart at a time",
+            ),
+            (
+                losses.elsewhere,
+                "processes in another PID namespace (a container): what they did",
+            ),
+            (
+                losses.nonsense,
+                "records that made no sense: a program overwrote them",
+            ),
+            (
+                self.turned_off,
+                "processes in which the library turned itself off, because they forbid themselves system calls",
+            ),
+        ];
+        let seen = cases.into_iter().filter(|(count, _)| *count > 0);
+        seen.map(|(count, what)| format!("{count} {what}"))
+            .collect()
+    }
+
+    fn busiest(&self) -> Vec<Named> {
+        let files = self.files.iter().map(|(_, file)| Named {
+            name: file.path().display().to_string(),
+            processes: 0,
+            totals: file.totals,
+        });
+        let mut files = busiest_first(files.collect());
+        files.truncate(10);
+        files
+    }
+}
+
+fn programs(sums: &Sums) -> Vec<Named> {
+    let programs = sums.programs.iter().map(|(name, p)| Named {
+        name: name.clone(),
+        processes: p.processes,
+        totals: p.totals,
+    });
+    busiest_first(programs.collect())
+}
+
+pub(super) fn busiest_first(mut list: Vec<Named>) -> Vec<Named> {
+    list.sort_by_key(|n| std::cmp::Reverse((n.totals.time(), n.totals.read + n.totals.written)));
+    list
+}

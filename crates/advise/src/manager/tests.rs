@@ -1,0 +1,353 @@
+//! The manager as programs meet it: through its arena.
+
+use super::*;
+use crate::hints::residency;
+use crate::plan::{Access, Expected, FileNumber, LoadDone, Opened, Strategy};
+use presagio_arena::{Client, FileSlot, Found, Kind, Writer};
+use presagio_core::{Action, Range};
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+fn manager() -> Manager {
+    make(false, Box::new(|_| Box::new(Nothing)), None)
+}
+
+fn make(advise: bool, mind: Box<MakeMind>, trace: Option<File>) -> Manager {
+    Manager::create(Options {
+        filter: PathFilter::default(),
+        advise,
+        mind,
+        trace: trace.map(|file| ("trace".into(), file)),
+        models: None,
+        command: Vec::new(),
+        job: None,
+        slots: 4,
+    })
+    .unwrap()
+}
+
+/// A program with a file open, as the manager's arena has it.
+struct Program {
+    client: Client,
+    writer: Writer,
+    slot: FileSlot,
+    /// Where in it the operations are that it tells.
+    context: u64,
+}
+
+impl Program {
+    /// With a file that is nowhere.
+    fn new(manager: &Manager) -> Program {
+        Program::with(manager, (1, 2), -1, b"/data")
+    }
+
+    /// With a real file.
+    fn with_file(manager: &Manager, file: &File, path: &Path) -> Program {
+        let metadata = file.metadata().unwrap();
+        let key = (metadata.dev(), metadata.ino());
+        Program::with(manager, key, file.as_raw_fd(), path.as_os_str().as_bytes())
+    }
+
+    fn with(manager: &Manager, key: (u64, u64), descriptor: i32, path: &[u8]) -> Program {
+        let address = CString::new(manager.address()).unwrap();
+        let client = Client::attach(&address, [&b"app"[..]].into_iter()).unwrap();
+        let mut writer = Writer::new();
+        assert!(writer.open(&client));
+        let found = Found {
+            descriptor,
+            device: key.0,
+            inode: key.1,
+            size: 100,
+            flags: libc::O_RDONLY,
+            inherited: false,
+            path,
+        };
+        let slot = client.open_file(&found).unwrap();
+        Program {
+            client,
+            writer,
+            slot,
+            context: 0,
+        }
+    }
+
+    fn tell(&mut self, kind: Kind, len: u64) {
+        self.tell_at(kind, 0, 0, len);
+    }
+
+    fn tell_at(&mut self, kind: Kind, start: u64, offset: u64, len: u64) {
+        let mut record = presagio_arena::Record::new(kind);
+        (record.file, record.generation) = (self.slot.index, self.slot.generation);
+        (record.start, record.offset, record.context) = (start, offset, self.context);
+        (record.len, record.result) = (len, len as i64);
+        assert!(self.writer.push(&self.client, &record));
+    }
+
+    /// Reads of ten bytes, one after the other, a microsecond apart.
+    fn read_in_a_loop(&mut self, clock: &mut u64, count: u64) {
+        for i in 0..count {
+            *clock += 1000;
+            self.tell_at(Kind::Operation(Action::Read), *clock, i * 10, 10);
+        }
+    }
+}
+
+/// What a mind was told, and what it is to say next.
+#[derive(Default)]
+struct Notebook {
+    expected: Vec<Expected>,
+    opened: Vec<(FileNumber, PathBuf)>,
+    accessed: u64,
+    loaded: Vec<LoadDone>,
+    says: Vec<Hint>,
+}
+
+/// Writes down what it is told.
+#[derive(Clone, Default)]
+struct Scribe(Arc<Mutex<Notebook>>);
+
+impl Scribe {
+    fn made(&self) -> Box<MakeMind> {
+        let mind = Box::new(self.clone());
+        Box::new(|_| mind)
+    }
+
+    fn book(&self) -> std::sync::MutexGuard<'_, Notebook> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Strategy for Scribe {
+    fn opened(&mut self, opened: &Opened<'_>) {
+        let file = (opened.file, opened.path.to_owned());
+        self.book().opened.push(file);
+    }
+    fn closed(&mut self, _: FileNumber, _: u32, _: Nanos) {}
+    fn accessed(&mut self, _: &Access) {
+        self.book().accessed += 1;
+    }
+    fn expected(&mut self, _: u32, expected: &[Expected]) {
+        self.book().expected = expected.to_vec();
+    }
+    fn loaded(&mut self, done: &LoadDone) {
+        self.book().loaded.push(*done);
+    }
+    fn plan(&mut self, _: Nanos, hints: &mut Vec<Hint>) {
+        hints.append(&mut self.book().says);
+    }
+}
+
+impl Mind for Scribe {}
+
+/// A file of so many bytes on a disk, in memory and written back.
+fn file_on_disk(path: &Path, len: usize) -> File {
+    let mut file = File::options();
+    let mut file = file.read(true).write(true).create(true).open(path).unwrap();
+    file.write_all(&vec![7; len]).unwrap();
+    file.sync_all().unwrap();
+    file
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
+}
+
+/// Looks until something is so.
+fn look_until(manager: &mut Manager, mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        manager.look();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn opens(manager: &Manager) -> usize {
+    manager.files.iter().map(|(_, file)| file.opens.len()).sum()
+}
+
+/// As often as a loss is looked into; each sweep comes after a look, however long that takes.
+fn look_and_sweep(manager: &mut Manager) {
+    for _ in 0..SUSPICIOUS_SWEEPS {
+        manager.swept -= SWEEP;
+        manager.look();
+    }
+}
+
+#[test]
+fn what_a_program_lost_is_counted_wherever_the_manager_is() {
+    let mut manager = manager();
+    let mut program = Program::new(&manager);
+    program.tell(Kind::Gap, 7);
+    manager.look();
+    assert_eq!(manager.lost, 7);
+}
+
+#[test]
+fn a_file_whose_closing_was_lost_does_not_stay_open() {
+    let mut manager = manager();
+    let mut program = Program::new(&manager);
+    program.tell(Kind::Operation(Action::Open), 0);
+    manager.look();
+    assert_eq!(opens(&manager), 1);
+    program.client.close_file(program.slot); // and its record found no room
+    program.tell(Kind::Gap, 1);
+    look_and_sweep(&mut manager);
+    assert_eq!(opens(&manager), 0);
+}
+
+#[test]
+fn a_file_that_is_open_stays_so_whatever_else_was_lost() {
+    let mut manager = manager();
+    let mut program = Program::new(&manager);
+    program.tell(Kind::Operation(Action::Open), 0);
+    program.tell(Kind::Gap, 1);
+    look_and_sweep(&mut manager);
+    assert_eq!((opens(&manager), manager.suspicious), (1, 0));
+}
+
+#[test]
+fn a_hot_loop_is_counted_to_the_last_byte_and_not_thought_about() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("data");
+    let mut program = Program::with_file(&manager, &file_on_disk(&path, 10), &path);
+    let mut clock = manager.began;
+    program.tell_at(Kind::Operation(Action::Open), clock, 0, 0);
+    let many = u64::from(skim::RING) / 2;
+    (0..4).for_each(|_| {
+        program.read_in_a_loop(&mut clock, many);
+        manager.look();
+    });
+    assert_eq!(scribe.book().accessed, 0, "the mind was told");
+    program.read_in_a_loop(&mut clock, 10);
+    program.tell_at(Kind::Operation(Action::Close), clock + 1, 0, 0);
+    manager.look();
+    assert_eq!(
+        opens(&manager),
+        0,
+        "a file is closed, however fast its program is"
+    );
+    let summary = manager.finish();
+    let reads = summary.totals.operations[Action::Read as usize];
+    assert_eq!(
+        (reads, summary.totals.read),
+        (4 * many + 10, (4 * many + 10) * 10)
+    );
+    assert_eq!(summary.totals, summary.busiest[0].totals);
+    let note = format!("not modelled: {} operations", 4 * many + 12);
+    assert!(
+        summary.notes.iter().any(|n| n.starts_with(&note)),
+        "{:?}",
+        summary.notes
+    );
+}
+
+#[test]
+fn a_trace_has_every_operation_of_a_hot_loop() {
+    let here = directory();
+    let path = here.path().join("trace");
+    let trace = File::create(&path).unwrap();
+    let mut manager = make(false, Box::new(|_| Box::new(Nothing)), Some(trace));
+    let mut program = Program::new(&manager);
+    let many = u64::from(skim::RING) / 2;
+    let mut clock = manager.began;
+    (0..3).for_each(|_| {
+        program.read_in_a_loop(&mut clock, many);
+        manager.look();
+    });
+    assert_eq!(manager.skimmed, 3 * many);
+    manager.finish();
+    let read = presagio_trace::open(&path).unwrap().map(Result::unwrap);
+    let events = read.filter(|record| matches!(record, presagio_trace::Record::Event(_)));
+    assert_eq!(events.count() as u64, 3 * many);
+}
+
+#[test]
+fn what_comes_after_a_long_computation_is_expected_before_it() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let mut program = Program::new(&manager);
+    let offset = |phase: u64, read: u64| (phase * 4 + read) << 20;
+    let mut clock = manager.began + Nanos::from_secs(100).0;
+    for phase in 0..12 {
+        clock += Nanos::from_secs(10).0;
+        for read in 0..4 {
+            clock += Nanos::from_millis(1).0;
+            program.context = 1 + read;
+            program.tell_at(
+                Kind::Operation(Action::Read),
+                clock,
+                offset(phase, read),
+                1000,
+            );
+        }
+        manager.look();
+    }
+    let book = scribe.book();
+    let next = book.expected.first().expect("nothing is expected");
+    assert_eq!(next.range, Range::at(offset(12, 0), 1000));
+    let ahead = next.time.since(Nanos(clock - manager.began));
+    assert!(ahead > Nanos::from_secs(9), "{ahead}");
+}
+
+#[test]
+fn a_file_never_opened_before_is_opened_ahead_and_loaded_and_is_then_the_programs() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("step_0007.dat");
+    let file = file_on_disk(&path, 1 << 20);
+    scribe
+        .book()
+        .says
+        .push(Hint::OpenAhead { path: path.clone() });
+    look_until(&mut manager, || !scribe.book().opened.is_empty());
+    let (number, name) = scribe.book().opened[0].clone();
+    assert_eq!(name, path);
+    scribe.book().says.push(Hint::Load {
+        file: number,
+        range: Range::at(0, 1 << 20),
+        reason: Reason::Exact,
+    });
+    look_until(&mut manager, || !scribe.book().loaded.is_empty());
+    assert_eq!(scribe.book().loaded[0].there, 1 << 20);
+    let mut program = Program::with_file(&manager, &file, &path);
+    program.tell_at(Kind::Operation(Action::Read), manager.began, 0, 10);
+    look_until(&mut manager, || scribe.book().accessed > 0);
+    assert_eq!(scribe.book().opened[1], (number, path));
+}
+
+/// Bytes of a file that are in memory.
+fn there(file: &File) -> u64 {
+    residency(file, Range::at(0, 1 << 20)).unwrap()
+}
+
+#[test]
+fn what_was_written_is_let_go_only_where_memory_is_short() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("data");
+    let file = file_on_disk(&path, 1 << 20);
+    let mut program = Program::with_file(&manager, &file, &path);
+    program.tell_at(Kind::Operation(Action::Write), manager.began, 0, 1 << 20);
+    look_until(&mut manager, || scribe.book().accessed > 0);
+    let release = Hint::Release {
+        file: scribe.book().opened[0].0,
+        range: Range::at(0, 1 << 20),
+        reason: Reason::Written,
+    };
+    manager.is_short = || false;
+    scribe.book().says.push(release.clone());
+    manager.look();
+    assert!(scribe.book().says.is_empty());
+    assert_eq!(there(&file), 1 << 20, "there is room for it");
+    manager.is_short = || true;
+    scribe.book().says.push(release);
+    look_until(&mut manager, || there(&file) == 0);
+}

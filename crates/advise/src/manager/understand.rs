@@ -1,0 +1,235 @@
+//! Second step of the loop: whose operation is it, on which file, from which call stack? It is counted, written to the
+//! trace, shown to the model of its process, and told to the mind.
+
+use super::batch::{Item, What};
+use super::files::Open;
+use super::skim::Skimmed;
+use super::{Manager, SUSPICIOUS_SWEEPS};
+use crate::plan::{Access, FileNumber, Opened};
+use presagio_arena::{Operation, Origin};
+use presagio_core::{Action, Event, FileId, IdHashMap, Layer, Nanos, Range};
+use presagio_trace::{Process as TraceProcess, Record};
+
+impl Manager {
+    pub(super) fn write_contexts(&mut self) {
+        let fresh = self.contexts.take_fresh();
+        if let Some((_, recorder)) = &mut self.recorder {
+            fresh.iter().for_each(|record| recorder.write(record));
+        }
+    }
+
+    /// Understands one item, and passes it on to all that want to know.
+    pub(super) fn take(&mut self, item: &Item, allowance: u32, seen: &mut IdHashMap<u32, u32>) {
+        let process = self.process(&item.origin);
+        let (operation, skimmed) = match &item.what {
+            What::Gap(lost) => return self.lose(process, *lost),
+            What::Operation(operation) => (operation, false),
+            What::Skimmed(operation) => (operation, true),
+        };
+        let file = self.file(operation, process);
+        let event = self.event(item, operation, process, file);
+        self.files.count(file, &event);
+        self.record(&event, file);
+        if let Some(known) = self.processes.get_mut(process) {
+            let (action, time, result) = (event.action, event.duration.0, event.result);
+            known.totals.count(action, time, result);
+        }
+        if skimmed {
+            self.skimmed += 1;
+        } else {
+            self.learn(&event, operation.context, allowance, seen);
+        }
+        if self.advise && !skimmed {
+            self.tell(&event, file, operation);
+        }
+        if event.action == Action::Close {
+            self.close(operation.file, operation.generation, event.end());
+        }
+    }
+
+    /// Counts what was skimmed.
+    pub(super) fn skim(&mut self, sum: &Skimmed) {
+        let process = self.process(&sum.origin);
+        let file = self.file(&sum.operation, process);
+        self.files.count_many(file, &sum.totals, sum.end);
+        if let Some(known) = self.processes.get_mut(process) {
+            known.totals.add(&sum.totals);
+        }
+        self.skimmed += sum.totals.all();
+    }
+
+    /// From here on the model of a thread's process misses operations that it has seen up to now, or sees others again.
+    pub(super) fn miss(&mut self, origin: &Origin) {
+        let process = self.process(origin);
+        if let Some(known) = self.processes.get_mut(process) {
+            known.is_behind = true;
+        }
+    }
+
+    fn process(&mut self, origin: &Origin) -> u32 {
+        let (arena, models) = (&self.arena, &mut self.models);
+        let (number, is_new) = self.processes.find(origin, arena, models);
+        if is_new {
+            self.introduce(number);
+        }
+        number
+    }
+
+    fn file(&mut self, operation: &Operation, process: u32) -> FileNumber {
+        let (arena, at) = (&self.arena, (operation.file, operation.generation));
+        let entry = || arena.file(at.0, at.1);
+        self.files.find(operation, process, entry)
+    }
+
+    /// Lets the model of the process see the operation, as far as there is time for that.
+    fn learn(&mut self, event: &Event, stack: u64, allowance: u32, seen: &mut IdHashMap<u32, u32>) {
+        let Some(known) = self.processes.get_mut(event.process) else {
+            return;
+        };
+        let seen = seen.entry(event.process).or_insert(0);
+        *seen += 1;
+        if *seen <= allowance {
+            known.learn(event, stack, allowance < u32::MAX);
+        } else {
+            known.is_behind = true;
+            self.unlearned += 1;
+        }
+    }
+
+    fn event(
+        &mut self,
+        item: &Item,
+        operation: &Operation,
+        process: u32,
+        file: FileNumber,
+    ) -> Event {
+        Event {
+            time: Nanos(operation.start.saturating_sub(self.began)),
+            duration: Nanos(operation.duration),
+            process,
+            thread: item.origin.tid,
+            file: FileId(file.0.into()),
+            action: operation.action,
+            layer: Layer::Posix,
+            context: self.contexts.number(operation.context),
+            offset: operation.offset,
+            len: operation.len,
+            result: operation.result,
+        }
+    }
+
+    /// Writes who a process is.
+    fn introduce(&mut self, number: u32) {
+        let Some(process) = self.processes.get_mut(number) else {
+            return;
+        };
+        if let Some((_, recorder)) = &mut self.recorder {
+            recorder.write(&Record::Process(TraceProcess {
+                id: number,
+                pid: Some(process.pid),
+                rank: process.rank,
+                host: self.host.clone(),
+                command: Some(process.command.clone()),
+                start: Some(self.wall),
+            }));
+        }
+    }
+
+    fn lose(&mut self, process: u32, lost: u64) {
+        self.lost = self.lost.saturating_add(lost);
+        self.suspicious = SUSPICIOUS_SWEEPS;
+        if let Some(known) = self.processes.get_mut(process) {
+            known.is_behind = true;
+        }
+        if let Some((_, recorder)) = &mut self.recorder {
+            recorder.write(&Record::Gap { process, lost });
+        }
+    }
+
+    fn record(&mut self, event: &Event, number: FileNumber) {
+        let Some((_, recorder)) = &mut self.recorder else {
+            return;
+        };
+        if let Some(file) = self.files.get_mut(number)
+            && !std::mem::replace(&mut file.traced, true)
+        {
+            recorder.write(&Record::File {
+                id: event.file,
+                name: file.path.clone(),
+            });
+        }
+        recorder.write(&Record::Event(*event));
+    }
+
+    /// Tells the mind about a transfer, and before the first one that the file is open.
+    fn tell(&mut self, event: &Event, number: FileNumber, operation: &Operation) {
+        if !event.action.is_transfer() || event.moved() == 0 {
+            return;
+        }
+        let range = Range::at(event.offset, event.moved());
+        let write = event.action == Action::Write;
+        let Some(file) = self.files.get_mut(number) else {
+            return;
+        };
+        if !write {
+            file.gain.read(range);
+        }
+        let place = (operation.file, operation.generation);
+        let Some(open) = file.opens.iter_mut().find(|open| is_at(open, place)) else {
+            return;
+        };
+        let is_first = !std::mem::replace(&mut open.tried, true);
+        let is_told = open.told || is_first && self.tell_opened(number, place, event.time);
+        if !is_told {
+            return;
+        }
+        self.mind.accessed(&Access {
+            file: number,
+            process: event.process,
+            time: event.time,
+            duration: event.duration,
+            range,
+            write,
+        });
+    }
+
+    /// Tells the mind that a file is open, if it can be found out where it lies.
+    fn tell_opened(&mut self, number: FileNumber, place: (u32, u32), time: Nanos) -> bool {
+        let device = self.device(number);
+        let (Some(device), Some(file)) = (device, self.files.get_mut(number)) else {
+            return false;
+        };
+        let Some(open) = file.opens.iter_mut().find(|open| is_at(open, place)) else {
+            return false;
+        };
+        open.told = true;
+        let (process, writes) = (Some(open.process), open.writes);
+        self.mind.opened(&Opened {
+            file: number,
+            process,
+            path: file.path(),
+            size: file.size,
+            writes,
+            device: &device,
+            time,
+        });
+        true
+    }
+
+    pub(super) fn close(&mut self, index: u32, generation: u32, now: Nanos) {
+        let Some((number, open)) = self.files.close(index, generation) else {
+            return;
+        };
+        if open.told {
+            self.mind.closed(number, open.process, now);
+        }
+        let is_last = self.files.get(number).is_none_or(|f| f.opens.is_empty());
+        if is_last && let Some(workers) = &self.workers {
+            workers.closed(number);
+        }
+    }
+}
+
+fn is_at(open: &Open, place: (u32, u32)) -> bool {
+    (open.index, open.generation) == place
+}
