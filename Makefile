@@ -19,7 +19,7 @@ SEED := 20260101
 TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:strace git:git sqlite3:sqlite3 \
 	python3:python3 bindfs:bindfs losetup:mount mkfs.ext4:e2fsprogs rsync:rsync pkg-config:pkg-config lmp:lammps \
 	mpirun.openmpi:openmpi-bin mpirun.mpich:mpich h5cc:libhdf5-dev h5pcc.openmpi:libhdf5-openmpi-dev \
-	h5pcc.mpich:libhdf5-mpich-dev
+	h5pcc.mpich:libhdf5-mpich-dev diod:diod
 
 .PHONY: help demo build test soak test-needs lint lint-needs bench docs-cli clean
 
@@ -70,7 +70,7 @@ soak: test-needs ## property tests with other streams than make test, and twenty
 test-needs:
 	@missing=; \
 	for need in $(TEST_NEEDS); do \
-		command -v "$${need%%:*}" >/dev/null 2>&1 || missing="$$missing $${need##*:}"; \
+		PATH="$$PATH:/usr/sbin:/sbin" command -v "$${need%%:*}" >/dev/null 2>&1 || missing="$$missing $${need##*:}"; \
 	done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	echo "The tests need these packages, which are missing:$$missing"; \

@@ -4,8 +4,8 @@
 //! caller sees to it that one [`Writer`] is not used twice at a time.
 
 use crate::layout::{
-    FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region, USED_BEFORE,
-    VERSION, file, header, is_free, process, slot, state,
+    FILL_FILES, FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region,
+    USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
@@ -366,12 +366,33 @@ impl Client {
         };
         let (index, old) = (0..FILE_PROBES)
             .find_map(|_| claim(cursor.fetch_add(1, Relaxed) % self.geometry.files))?;
-        if old == 0 && !self.fill(self.geometry.file(index), file::LEN) {
+        if old == 0 && !self.fill_files(index) {
             let owner = self.region.word(self.geometry.file_owner(index));
             owner.store(0, Release);
             return None;
         }
         Some(index)
+    }
+
+    /// Whether a file's entry is there to be written to. Entries are used one after the other, so the next ones are
+    /// filled along with it; who comes far out of order, since there was no memory for others, fills just its own.
+    fn fill_files(&self, index: u32) -> bool {
+        let there = self.region.half(header::FILES_THERE);
+        let ready = there.load(Acquire);
+        if index < ready {
+            return true;
+        }
+        let is_near = index - ready < FILL_FILES;
+        let (from, to) = match is_near {
+            true => (ready, (index + FILL_FILES).min(self.geometry.files)),
+            false => (index, index + 1),
+        };
+        let len = (to - from) as usize * file::LEN;
+        let filled = self.fill(self.geometry.file(from), len);
+        if filled && is_near {
+            there.fetch_max(to, Release);
+        }
+        filled
     }
 
     /// Gives a file's entry back. The manager frees it when it has read all that was said about it.

@@ -8,6 +8,7 @@
 //!            128  lost for want of: slot 8, file 8, process 8,     added to by programs
 //!                 of a common PID namespace 8
 //!            192  where to look for a free file 4                  added to by programs
+//!                 files whose pages are there 4                    raised by programs
 //!           4096  the filter's text
 //! owners    8192  8 bytes for each slot: released 1 bit | serial 19 | pid 22 | tid 22; 0 is free
 //!                 8 bytes for each process: pid << 32 | image << 8 | state
@@ -66,6 +67,7 @@ pub(crate) mod header {
     pub const NO_PROCESS: usize = 144;
     pub const ELSEWHERE: usize = 152;
     pub const FILE_CURSOR: usize = 192;
+    pub const FILES_THERE: usize = 196;
     pub const TEXT: usize = 4096;
     pub const TEXT_MAX: usize = 4096;
     pub const END: usize = 8192;
@@ -136,6 +138,8 @@ pub(crate) const RECORD_LEN: usize = 64;
 pub(crate) const PAGE_LEN: usize = 4096;
 /// Records of a page.
 pub(crate) const PAGE_RECORDS: u64 = (PAGE_LEN / RECORD_LEN) as u64;
+/// Entries of files that are filled at a time: one call for many files of a program that unpacks an archive.
+pub(crate) const FILL_FILES: u32 = 64;
 /// Records of a ring that are filled at a time: most programs never need more.
 pub(crate) const FILL_RECORDS: u64 = 4 * PAGE_RECORDS;
 
