@@ -37,6 +37,9 @@ pub enum AttachError {
     Elsewhere,
 }
 
+/// More records than any slot will ever have had.
+const HEAD_MAX: u64 = 1 << 62;
+
 /// What a process counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -160,8 +163,7 @@ impl Client {
     /// The same arena for the child of a fork, which is a process of its own; `None` if its process ids mean something
     /// else to the manager.
     pub fn after_fork<'a>(&self, command: impl Iterator<Item = &'a [u8]>) -> Option<Client> {
-        // The first in another PID namespace has no parent there.
-        if sys::parent_id() == 0 {
+        if !is_known_by_its_number() {
             self.region.word(header::ELSEWHERE).fetch_add(1, Relaxed);
             return None;
         }
@@ -388,11 +390,14 @@ impl Client {
             false => (index, index + 1),
         };
         let len = (to - from) as usize * file::LEN;
-        let filled = self.fill(self.geometry.file(from), len);
-        if filled && is_near {
+        if !self.fill(self.geometry.file(from), len) {
+            // Its own page may be there, if there is no memory for more.
+            return is_near && self.fill(self.geometry.file(index), file::LEN);
+        }
+        if is_near {
             there.fetch_max(to, Release);
         }
-        filled
+        true
     }
 
     /// Gives a file's entry back. The manager frees it when it has read all that was said about it.
@@ -553,6 +558,11 @@ impl Writer {
             owner,
             ..Writer::new()
         };
+        // No thread ever wrote so much: somebody has written over it.
+        if head >= HEAD_MAX {
+            self.release(client);
+            return false;
+        }
         self.begin(client)
     }
 
@@ -671,7 +681,10 @@ impl Writer {
             if !client.fill(at, count as usize * RECORD_LEN) {
                 return false;
             }
-            filled.fetch_max((first + count) as u32, Relaxed);
+            // A hole before it, which only a program that writes anywhere can leave, must not count as filled.
+            if first <= filled.load(Relaxed).into() {
+                filled.fetch_max((first + count) as u32, Relaxed);
+            }
             self.ready += count;
         }
         true

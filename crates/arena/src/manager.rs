@@ -5,8 +5,8 @@
 
 use crate::filter::PathFilter;
 use crate::layout::{
-    FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_LEN, PATH_MAX, RECORD_LEN, Region, USED_BEFORE,
-    VERSION, file, header, is_free, process, slot, state,
+    FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_LEN, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region,
+    USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, Message, Payload, Record};
@@ -182,9 +182,6 @@ impl Arena {
             .ok_or_else(|| io::Error::other("the arena was mapped at address 0"))?;
         region.leave_out_of_dumps();
         let whole = region.fill(0, PAGE_LEN).is_err();
-        if whole {
-            reserve(&memory, geometry.size())?;
-        }
         let entries = (geometry.ring(0) - geometry.front()) / PAGE_LEN;
         let arena = Arena {
             region,
@@ -198,6 +195,9 @@ impl Arena {
             whole,
             there: (0..entries).map(|_| AtomicBool::new(false)).collect(),
         };
+        if whole {
+            reserve(&arena.memory, geometry.size())?;
+        }
         arena.write_header(options);
         Ok(arena)
     }
@@ -287,20 +287,28 @@ impl Arena {
     /// thread with much to tell does not have to.
     fn make_ready(&mut self, index: u32, head: u64) -> bool {
         let records = u64::from(self.geometry.records);
-        let used = head.min(records);
+        let used = match self.readings[index as usize].tail > head {
+            true => records,
+            false => head.min(records),
+        };
         let filled = self.readings[index as usize].filled;
         let wanted = (2 * used).next_multiple_of(FILL_RECORDS).min(records);
         if wanted <= filled || self.whole {
             return true;
         }
-        let at = self.geometry.ring(index) + filled as usize * RECORD_LEN;
-        let len = (wanted - filled) as usize * RECORD_LEN;
-        if self.region.fill_for_reading(at, len).is_err() {
-            return used <= filled;
-        }
-        self.readings[index as usize].filled = wanted;
+        // Where there is no memory for more, what the thread has written to is there all the same.
+        let least = used.next_multiple_of(PAGE_RECORDS);
+        let Some(ready) = [wanted, least].into_iter().find(|&to| {
+            let at = self.geometry.ring(index) + filled as usize * RECORD_LEN;
+            let len = to.saturating_sub(filled) as usize * RECORD_LEN;
+            len == 0 || self.region.fill_for_reading(at, len).is_ok()
+        }) else {
+            return false;
+        };
+        let ready = ready.max(filled);
+        self.readings[index as usize].filled = ready;
         let told = self.region.half(self.geometry.slot(index) + slot::FILLED);
-        told.fetch_max(wanted as u32, Relaxed);
+        told.fetch_max(ready as u32, Relaxed);
         true
     }
 

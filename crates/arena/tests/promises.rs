@@ -718,6 +718,21 @@ mod gone_mad {
         proptest::collection::vec((0usize..40_000, value), 1..400)
     }
 
+    #[test]
+    fn a_thread_that_finds_its_ring_written_over_does_without() {
+        let arena = Arena::create(&small()).unwrap();
+        let client = attach(&arena.address());
+        let memory = std::fs::File::options();
+        let memory = memory.clone().write(true).open(arena.address()).unwrap();
+        // Owners begin behind the header, at 8192; all that follows up to the entries of processes is slots, still free.
+        let owners = 8 * (small().slots + small().processes + small().files) as usize;
+        let slots = 8192 + owners.next_multiple_of(64);
+        let ones = vec![0xff; 128 * small().slots as usize];
+        memory.write_all_at(&ones, slots as u64).unwrap();
+        let mut writer = Writer::new();
+        assert!(!writer.open(&client) && !writer.push(&client, &numbered(1)));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -148,7 +148,8 @@ fn spawn(command: &[OsString], before: &Before) -> io::Result<libc::pid_t> {
         supervisor: std::process::id(),
         error: AtomicI32::new(0),
     };
-    let mut stack: Vec<u8> = Vec::with_capacity(STACK);
+    let mut stack: Vec<u8> = Vec::new();
+    stack.try_reserve_exact(STACK)?;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the stack is the child's alone, its end aligned; we go on when the child no longer uses it or `birth`.
     let child = unsafe {

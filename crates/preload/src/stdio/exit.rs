@@ -28,7 +28,8 @@ pub extern "C-unwind" fn at_exit() {
             tell_pending(fd, stream);
         }
         BEGUN.store(true, Relaxed);
-        if let Some(client) = life::client() {
+        // A child that has not done anything yet has its parent's.
+        if let Some(client) = life::client().filter(|c| c.pid() == sys::process_id()) {
             client.exiting();
         }
     });
