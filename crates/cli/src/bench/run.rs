@@ -350,21 +350,7 @@ impl Plan {
                 (path, kind, COMPUTE)
             }
         };
-        let (size, reads) = (size.to_string(), reads.to_string());
-        let path = path.to_string_lossy().into_owned();
-        Ok([
-            "bench-load",
-            kind,
-            &path,
-            "--size",
-            &size,
-            "--reads",
-            &reads,
-            "--compute",
-            compute,
-        ]
-        .map(str::to_owned)
-        .to_vec())
+        Ok(load_of(kind, &path, (size, reads), compute))
     }
 
     /// Empties the page cache. Programs are read again at once, ours with its library: it is data that is cold.
@@ -443,19 +429,8 @@ impl Plan {
         let case = &root("hostile", Storage::Loop, FREE, (SIZE >> 10, half), None);
         let path = place.dir.join("data");
         make_file(&path, file_size(Kind::Root, SIZE, 2 * half))?;
-        let path = path.to_string_lossy();
         let bytes = |kind: &str, reads: u64, guided: bool| {
-            let (size, reads) = (SIZE.to_string(), reads.to_string());
-            let load = [
-                "bench-load",
-                kind,
-                &path,
-                "--size",
-                &size,
-                "--reads",
-                &reads,
-            ];
-            let load = load.map(str::to_owned);
+            let load = load_of(kind, &path, (SIZE, reads), COMPUTE);
             let models = tempfile::tempdir_in(&self.dir)?;
             let models = guided.then_some(models.path());
             self.make_cold()?;
@@ -593,6 +568,15 @@ impl Plan {
         ensure!(output.status.success(), "{script}: {}", said.trim());
         Ok(started.elapsed().as_secs_f64())
     }
+}
+
+/// The arguments of a load: so many reads of that size on average.
+fn load_of(kind: &str, path: &Path, (size, reads): (u64, u64), compute: &str) -> Vec<String> {
+    let (size, reads) = (size.to_string(), reads.to_string());
+    let path = path.to_string_lossy();
+    let options = ["--size", &size, "--reads", &reads, "--compute", compute];
+    let load = ["bench-load", kind, &path].into_iter().chain(options);
+    load.map(str::to_owned).collect()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
