@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 /// Signals that end it. All threads block them; one waits for them.
-fn ending_signals() -> libc::sigset_t {
+pub fn ending_signals() -> libc::sigset_t {
     // SAFETY: all zeros is a valid value, which the calls fill.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -45,6 +45,13 @@ fn ending_signals() -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         set
     }
+}
+
+/// Waits until one of them comes.
+pub fn wait_for(signals: &libc::sigset_t) {
+    let mut signal = 0;
+    // SAFETY: the set is a valid one, and the signal is written to memory of ours.
+    unsafe { libc::sigwait(signals, &mut signal) };
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -69,9 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let desk = Arc::new(Desk::open(doors, manager.address())?);
     let told = desk.clone();
     std::thread::spawn(move || {
-        let mut signal = 0;
-        // SAFETY: the set is ours, and the signal is written.
-        unsafe { libc::sigwait(&signals, &mut signal) };
+        wait_for(&signals);
         told.end();
     });
     let mut summary = manager.run(&*desk);

@@ -9,6 +9,7 @@
 //! | `advisor` | [`advisor`] | keeps one manager standing for many commands |
 //! | `advise` | [`advise`] | writes hints from a recording |
 //! | `demo` | [`mod@demo`] | shows what `run` gains on a storage |
+//! | `ionode` | [`ionode`] | forwards a directory to clients, with the scheduler in the middle |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
@@ -25,6 +26,7 @@ mod bench;
 mod demo;
 mod failure;
 mod generate;
+mod ionode;
 mod predict;
 mod progress;
 mod run;
@@ -70,6 +72,7 @@ enum Command {
     Advise(advise::Args),
     Bench(bench::Args),
     Demo(demo::Args),
+    Ionode(ionode::Args),
     Predict(predict::Args),
     Sched(sched::Args),
     Trace(trace::Args),
@@ -105,6 +108,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Advise(args) => advise::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Ionode(args) => ionode::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -7,6 +7,7 @@
 
 pub mod alloc;
 mod bars;
+mod ionode;
 mod predict;
 pub mod preload;
 pub mod run;
@@ -124,6 +125,11 @@ const PARTS: &[Part] = &[
         name: "preload",
         about: "the library inside programs: what a watched call, process or record costs",
         run: preload::run,
+    },
+    Part {
+        name: "ionode",
+        about: "the I/O node: throughput and processor time beside Debian's diod",
+        run: ionode::run,
     },
     Part {
         name: "predict",

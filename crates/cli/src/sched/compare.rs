@@ -76,7 +76,7 @@ pub struct Args {
 }
 
 /// The policies' names, which help and completions then know too.
-fn policy_names() -> impl TypedValueParser<Value = PolicyKind> {
+pub fn policy_names() -> impl TypedValueParser<Value = PolicyKind> {
     PossibleValuesParser::new(PolicyKind::ALL.map(PolicyKind::name))
         .try_map(|name| -> Result<PolicyKind, UnknownPolicy> { name.parse() })
 }

@@ -1,6 +1,6 @@
 //! `presagio sched`: the scheduling policies, for people who want to see them work before they embed them.
 
-mod compare;
+pub mod compare;
 mod list;
 
 use std::process::ExitCode;

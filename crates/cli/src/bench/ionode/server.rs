@@ -1,0 +1,117 @@
+//! The servers that are compared: processes of their own, on sockets of their own.
+
+use crate::failure::failure;
+use presagio_ninep::client::{Client, Options};
+use presagio_ninep::session::{File, Session};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What diod takes at most, and so both.
+const MSIZE: u32 = 65536;
+
+/// A server that runs until it is dropped.
+pub struct Server {
+    child: Child,
+    socket: PathBuf,
+    export: PathBuf,
+}
+
+impl Server {
+    /// Our own, with further arguments.
+    pub fn presagio(dir: &Path, arguments: &[&str]) -> anyhow::Result<Server> {
+        let (socket, export) = places(dir)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("ionode").arg("--export").arg(&export);
+        command
+            .arg("--listen")
+            .arg(format!("unix:{}", socket.display()));
+        command.args(arguments);
+        Server::started(command, socket, export)
+    }
+
+    /// Debian's diod.
+    pub fn diod(dir: &Path) -> anyhow::Result<Server> {
+        let (socket, export) = places(dir)?;
+        // It does not survive a client that leaves before its replies have come, unless the signal is ignored.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' PIPE; exec /usr/sbin/diod \"$@\"", "sh"]);
+        command.current_dir(dir);
+        command
+            .args(["-f", "-n", "-c", "/dev/null", "-L"])
+            .arg(dir.join("log"));
+        command.arg("-e").arg(&export).arg("-l").arg(&socket);
+        Server::started(command, socket, export)
+    }
+
+    fn started(mut command: Command, socket: PathBuf, export: PathBuf) -> anyhow::Result<Server> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn().map_err(|cause| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            failure(
+                format!("cannot start {program}"),
+                cause,
+                "install Debian's package diod",
+            )
+        })?;
+        let server = Server {
+            child,
+            socket,
+            export,
+        };
+        let late = Instant::now() + Duration::from_secs(10);
+        while std::os::unix::net::UnixStream::connect(&server.socket).is_err() {
+            if Instant::now() > late {
+                return Err(failure(
+                    "a server does not listen",
+                    server.socket.display(),
+                    "run again",
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(server)
+    }
+
+    /// A new connection, and the root of the export.
+    pub fn connect(&self) -> anyhow::Result<(Session, File)> {
+        let options = Options {
+            msize: MSIZE,
+            ..Options::default()
+        };
+        let session = Session::new(Client::unix(&self.socket, &options)?);
+        let export = self.export.to_string_lossy().into_owned();
+        let uid = rustix::process::getuid().as_raw();
+        let root = session.attach("", &export, uid)?;
+        Ok((session, root))
+    }
+
+    /// Processor time that it has used.
+    pub fn cpu(&self) -> Duration {
+        let mut clock = 0;
+        // SAFETY: the process is our child, not waited for; the clock's number is written to memory of ours.
+        let failed = unsafe { libc::clock_getcpuclockid(self.child.id() as i32, &mut clock) };
+        assert_eq!(failed, 0, "a child has a clock");
+        // SAFETY: all zeros is a valid value, which the call overwrites.
+        let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+        // SAFETY: the clock is that of a process that exists, and the time is memory of ours.
+        unsafe { libc::clock_gettime(clock, &mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn places(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let export = dir.join("export");
+    std::fs::create_dir_all(&export)?;
+    Ok((dir.join("socket"), export))
+}

@@ -1,0 +1,74 @@
+//! What can be set about a node.
+
+use presagio_ninep::MSIZE_MAX;
+use presagio_sched::{PolicyKind, Settings};
+use rustix::fs::OFlags;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a node is to behave; `Config::new` has the defaults.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The directory that is exported.
+    pub export: PathBuf,
+    /// Whether nothing in it may be changed.
+    pub read_only: bool,
+    /// How requests are scheduled.
+    pub settings: Settings,
+    /// Requests that the storage may have at a time; the others wait in the scheduler.
+    pub depth: Option<usize>,
+    /// Loops that serve connections: one for each core, at most.
+    pub loops: usize,
+    /// Threads for what takes long.
+    pub threads_max: usize,
+    /// The largest frame to agree on.
+    pub msize: u32,
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Connections of one user at a time.
+    pub connections_per_user_max: usize,
+    /// Fids that one connection may hold.
+    pub fids_max: usize,
+    /// Requests that one connection may have under way.
+    pub requests_max: usize,
+    /// Bytes of payload that one connection may have under way.
+    pub bytes_max: usize,
+    /// Bytes of payload that all may have under way.
+    pub memory_max: usize,
+    /// How long a client may leave replies unread.
+    pub stall_max: Duration,
+    /// Act as the node's own user for everybody: for a node that is not root.
+    pub squash: bool,
+    /// Whether root of another, trusted machine is root here.
+    pub allow_root: bool,
+}
+
+impl Config {
+    /// Exports `export` with the defaults.
+    pub fn new(export: impl Into<PathBuf>) -> Config {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Config {
+            export: export.into(),
+            read_only: false,
+            settings: Settings::new(PolicyKind::ToAgg),
+            depth: None,
+            loops: cores.min(64),
+            threads_max: 64,
+            msize: MSIZE_MAX,
+            connections_max: 16384,
+            connections_per_user_max: 16384,
+            fids_max: 65536,
+            requests_max: 256,
+            bytes_max: 32 << 20,
+            memory_max: 1 << 30,
+            stall_max: Duration::from_secs(60),
+            squash: false,
+            allow_root: false,
+        }
+    }
+
+    /// Flags that all files are opened with.
+    pub fn open_with(&self) -> OFlags {
+        OFlags::empty()
+    }
+}

@@ -1,0 +1,571 @@
+//! Reads and writes of files: the way through the scheduler.
+//!
+//! 1. A loop calls [`Data::read`] or [`Data::write`]. The range is split at the borders of data servers; each piece waits in
+//!    the loop's table of operations, and its request, which carries the place in that table and no bytes, goes to the
+//!    engine.
+//! 2. The engine decides, on the thread of some loop, and gives batches to [`Dispatcher`], which only passes them on: to the
+//!    mailbox of the loop that has the first of its parts.
+//! 3. That loop calls [`Data::serve`]. A read that the page cache can answer, and a write while writes are quick, is done at
+//!    once, all parts in one vectored call; else it goes to the threads ([`crate::jobs`]).
+//! 4. Each part gets its share of what was read or written. Its reply goes to the mailbox of its own loop, and the engine is
+//!    told that it is finished.
+
+use crate::buffer::{Buffer, Buffers};
+use crate::error::{OrErrno, Result, errno};
+use crate::files::OpenFile;
+use crate::identity::{Identity, Power};
+use crate::jobs::{Jobs, Pace};
+use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
+use presagio_core::{AppId, Op, Range, Request, RequestId};
+use presagio_engine::{Engine, Service};
+use presagio_ninep::{Errno, Tag};
+use presagio_sched::{Batch, Part, Ticket};
+use presagio_storage::Piece;
+use slab::Slab;
+use smallvec::SmallVec;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Under which kind the pace of writes is kept.
+const WRITING: u8 = 118;
+
+/// Where in a request's id the loop's number is.
+const LOOP_SHIFT: u32 = 48;
+
+/// All reads and writes that are under way.
+pub struct Data {
+    engine: OnceLock<Engine>,
+    /// Per loop, what its connections have under way.
+    pending: Vec<Mutex<Slab<Pending>>>,
+    mail: Mailboxes,
+    jobs: Arc<Jobs>,
+    pace: Arc<Pace>,
+    power: Power,
+    nobody: Arc<Identity>,
+    /// Buffers for what is read.
+    pub buffers: Arc<Buffers>,
+}
+
+/// A piece of a request that is under way.
+struct Pending {
+    to: ReplyTo,
+    file: Arc<OpenFile>,
+    object: u16,
+    work: Work,
+    /// The whole, if this is not all of it.
+    join: Option<(Arc<Join>, usize)>,
+}
+
+enum Work {
+    Read(Buffer),
+    Write(Payload),
+}
+
+/// Bytes to write: a part of what came.
+#[derive(Clone)]
+pub struct Payload {
+    buffer: Arc<Buffer>,
+    start: usize,
+    len: usize,
+}
+
+impl Payload {
+    /// All of a buffer.
+    pub fn new(buffer: Buffer) -> Payload {
+        let len = buffer.len();
+        Payload {
+            buffer: Arc::new(buffer),
+            start: 0,
+            len,
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer.bytes()[self.start..self.start + self.len]
+    }
+
+    fn part(&self, start: usize, len: usize) -> Payload {
+        Payload {
+            buffer: self.buffer.clone(),
+            start: self.start + start,
+            len,
+        }
+    }
+}
+
+/// A part of a batch, with what it needs.
+struct Taken {
+    ticket: Ticket,
+    start: u64,
+    pending: Pending,
+    /// Bytes that were moved.
+    done: usize,
+    /// Why there are not more, if not because the file ends.
+    failed: Option<Errno>,
+}
+
+type Parts = SmallVec<[Taken; 1]>;
+
+impl Data {
+    /// For as many loops as there are mailboxes.
+    pub fn new(
+        mail: Mailboxes,
+        jobs: Arc<Jobs>,
+        pace: Arc<Pace>,
+        buffers: Arc<Buffers>,
+        power: Power,
+        nobody: Arc<Identity>,
+    ) -> Data {
+        Data {
+            engine: OnceLock::new(),
+            pending: mail.iter().map(|_| Mutex::default()).collect(),
+            mail,
+            jobs,
+            pace,
+            power,
+            nobody,
+            buffers,
+        }
+    }
+
+    /// The engine that decides; once, before the first request.
+    pub fn set_engine(&self, engine: Engine) {
+        assert!(self.engine.set(engine).is_ok(), "one engine");
+    }
+
+    /// The engine that decides.
+    pub fn engine(&self) -> &Engine {
+        self.engine.get().expect("set before the first request")
+    }
+
+    /// The mailbox of a loop.
+    pub fn mailbox(&self, turner: usize) -> &Mailbox {
+        &self.mail[turner]
+    }
+
+    /// Writes to the end of `file`, wherever that is when its turn comes: not through the scheduler, which sorts by
+    /// place.
+    pub fn append(self: &Arc<Self>, to: ReplyTo, file: Arc<OpenFile>, payload: Payload) {
+        let data = self.clone();
+        let work = move || {
+            let out = match data.append_now(&file, payload.bytes()) {
+                Ok(count) => Out::written(to.tag, count as u32),
+                Err(error) => Out::failed(to.tag, error),
+            };
+            data.mail[to.turner].post(|mail| mail.done.push(Done { to, out }));
+        };
+        match self.pace.is_quick(WRITING) {
+            true => work(),
+            false => self.jobs.run(work),
+        }
+    }
+
+    /// Appends, on this thread.
+    pub fn append_now(&self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
+        self.power.act_on_data(&self.nobody)?;
+        let moved = bytes.len() as u64;
+        let count = self
+            .pace
+            .measure(WRITING, moved, || file.bytes.append(bytes))
+            .or_errno()?;
+        if let Some(how) = file.durable {
+            file.bytes.sync(how).or_errno()?;
+        }
+        Ok(count)
+    }
+
+    /// Reads `range` of `file`.
+    pub fn read(&self, to: ReplyTo, app: AppId, file: &Arc<OpenFile>, range: Range) {
+        let pieces = file.bytes.pieces(range);
+        let join = Join::of(pieces.len());
+        for (index, piece) in pieces.iter().enumerate() {
+            let work = Work::Read(self.buffers.take(piece.range.len() as usize));
+            let join = join.clone().map(|join| (join, index));
+            self.submit(to, app, file, piece, Op::Read, work, join);
+        }
+    }
+
+    /// Writes `payload` to `file` from `offset` on.
+    pub fn write(
+        &self,
+        to: ReplyTo,
+        app: AppId,
+        file: &Arc<OpenFile>,
+        offset: u64,
+        payload: Payload,
+    ) {
+        let pieces = file.bytes.pieces(Range::at(offset, payload.len as u64));
+        let join = Join::of(pieces.len());
+        let mut start = 0;
+        for (index, piece) in pieces.iter().enumerate() {
+            let len = piece.range.len() as usize;
+            let work = Work::Write(payload.part(start, len));
+            start += len;
+            let join = join.clone().map(|join| (join, index));
+            self.submit(to, app, file, piece, Op::Write, work, join);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call, in two places above")]
+    fn submit(
+        &self,
+        to: ReplyTo,
+        app: AppId,
+        file: &Arc<OpenFile>,
+        piece: &Piece,
+        op: Op,
+        work: Work,
+        join: Option<(Arc<Join>, usize)>,
+    ) {
+        let pending = Pending {
+            to,
+            file: file.clone(),
+            object: piece.object,
+            work,
+            join,
+        };
+        let at = self.pending(to.turner).insert(pending);
+        let request = Request {
+            queue: piece.queue,
+            app,
+            ..Request::new(
+                request_id(to.turner, at),
+                file.hold.file().id(piece.object),
+                op,
+                piece.range,
+            )
+        };
+        if self.engine().submit(request).is_err() {
+            // The node is going down.
+            let pending = self.pending(to.turner).remove(at);
+            self.settle(pending, 0, Some(Errno::IO));
+        }
+    }
+
+    fn pending(&self, turner: usize) -> MutexGuard<'_, Slab<Pending>> {
+        self.pending[turner]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a batch, here if that is quick.
+    pub fn serve(self: &Arc<Self>, batch: &Batch) {
+        let (op, range) = (batch.op(), batch.range());
+        let mut parts: Parts = batch.parts().iter().map(|part| self.take(part)).collect();
+        let is_done = op == Op::Read && self.read_now(&mut parts, range.start());
+        if is_done {
+            return self.finish(parts);
+        }
+        let is_quick = op == Op::Write
+            && self.pace.is_quick(WRITING)
+            && parts.iter().all(|part| part.pending.file.durable.is_none());
+        if is_quick {
+            return self.serve_patiently(parts, op);
+        }
+        let data = self.clone();
+        self.jobs.run(move || data.serve_patiently(parts, op));
+    }
+
+    fn take(&self, part: &Part) -> Taken {
+        let (turner, at) = place_of(part.request.id);
+        Taken {
+            ticket: part.ticket,
+            start: part.request.range.start(),
+            pending: self.pending(turner).remove(at),
+            done: 0,
+            failed: None,
+        }
+    }
+
+    /// Reads what is at hand; true if that was all.
+    fn read_now(&self, parts: &mut Parts, start: u64) -> bool {
+        if self.power.act_on_data(&self.nobody).is_err() {
+            return false;
+        }
+        let (file, object) = parts[0].file();
+        let mut room = room_of(parts);
+        let wanted = lengths(&room);
+        match file.bytes.read_now(object, start, &mut room) {
+            Ok(now) => {
+                drop(room);
+                share(parts, now.bytes);
+                now.end || now.bytes == wanted
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Does what is left of a batch, however long it takes.
+    fn serve_patiently(&self, mut parts: Parts, op: Op) {
+        match self.power.act_on_data(&self.nobody) {
+            Err(error) => parts.iter_mut().for_each(|part| part.failed = Some(error)),
+            Ok(()) if op == Op::Read => read_on(&mut parts),
+            Ok(()) => {
+                let bytes = parts.iter().map(|part| part.wanted() as u64).sum();
+                self.pace.measure(WRITING, bytes, || write_on(&mut parts));
+            }
+        }
+        self.finish(parts);
+    }
+
+    fn finish(&self, parts: Parts) {
+        for part in parts {
+            self.engine().finish(part.ticket);
+            self.settle(part.pending, part.done, part.failed);
+        }
+    }
+
+    /// A piece is done, as far as it could be: what was moved before something failed counts.
+    fn settle(&self, pending: Pending, done: usize, failed: Option<Errno>) {
+        let wanted = pending.work.len();
+        let outcome = match (failed, pending.work) {
+            (Some(error), _) if done == 0 => Outcome::Failed(error),
+            (_, Work::Read(mut data)) => {
+                data.truncate(done);
+                Outcome::Read(data)
+            }
+            (_, Work::Write(_)) => Outcome::Written(done),
+        };
+        let tag = pending.to.tag;
+        let out = match pending.join {
+            None => outcome.reply(tag),
+            Some((join, index)) => match join.arrived(index, wanted, outcome) {
+                Some(pieces) => reply_of_all(pieces, tag),
+                None => return,
+            },
+        };
+        let to = pending.to;
+        self.mail[to.turner].post(|mail| mail.done.push(Done { to, out }));
+    }
+}
+
+/// Passes batches on to the loops.
+pub struct Dispatcher(pub Mailboxes);
+
+impl Service for Dispatcher {
+    fn dispatch(&self, _: &Engine, batch: Batch) {
+        let (turner, _) = place_of(batch.parts()[0].request.id);
+        self.0[turner].post(|mail| mail.batches.push(batch));
+    }
+}
+
+fn request_id(turner: usize, at: usize) -> RequestId {
+    RequestId((turner as u64) << LOOP_SHIFT | at as u64)
+}
+
+fn place_of(id: RequestId) -> (usize, usize) {
+    let at = id.0 & ((1 << LOOP_SHIFT) - 1);
+    ((id.0 >> LOOP_SHIFT) as usize, at as usize)
+}
+
+impl Work {
+    fn len(&self) -> usize {
+        match self {
+            Work::Read(buffer) => buffer.len(),
+            Work::Write(payload) => payload.len,
+        }
+    }
+}
+
+impl Taken {
+    fn file(&self) -> (Arc<OpenFile>, u16) {
+        (self.pending.file.clone(), self.pending.object)
+    }
+
+    fn wanted(&self) -> usize {
+        self.pending.work.len()
+    }
+
+    /// Where the next byte of it lies.
+    fn at(&self) -> u64 {
+        self.start + self.done as u64
+    }
+}
+
+/// Where what is not read yet goes.
+fn room_of(parts: &mut [Taken]) -> SmallVec<[IoSliceMut<'_>; 16]> {
+    let room = parts
+        .iter_mut()
+        .filter_map(|part| match &mut part.pending.work {
+            Work::Read(buffer) => Some(IoSliceMut::new(&mut buffer.bytes_mut()[part.done..])),
+            Work::Write(_) => None,
+        });
+    room.collect()
+}
+
+fn lengths(room: &[IoSliceMut<'_>]) -> usize {
+    room.iter().map(|part| part.len()).sum()
+}
+
+/// What is not written yet.
+fn rest_of(parts: &[Taken]) -> SmallVec<[IoSlice<'_>; 16]> {
+    let rest = parts.iter().filter_map(|part| match &part.pending.work {
+        Work::Write(payload) => Some(IoSlice::new(&payload.bytes()[part.done..])),
+        Work::Read(_) => None,
+    });
+    rest.collect()
+}
+
+/// Each part gets its share of `bytes` that were moved, from the first that was not complete on. Returns what follows
+/// the parts that are complete now.
+fn share(parts: &mut [Taken], mut bytes: usize) -> usize {
+    let mut complete = 0;
+    for part in parts {
+        let share = bytes.min(part.wanted() - part.done);
+        part.done += share;
+        bytes -= share;
+        complete += usize::from(part.done == part.wanted());
+    }
+    complete
+}
+
+/// Reads until all is there or the file ends. What cannot be read fails its own part: the others go on behind it.
+fn read_on(parts: &mut [Taken]) {
+    let mut rest = skip_complete(parts);
+    while let Some(first) = rest.first() {
+        let (file, object) = first.file();
+        let at = first.at();
+        let mut room = room_of(rest);
+        let wanted = lengths(&room);
+        let result = file.bytes.read(object, at, &mut room);
+        drop(room);
+        match result {
+            Ok(bytes) => {
+                share(rest, bytes);
+                if bytes < wanted {
+                    return;
+                }
+            }
+            Err(error) => rest[0].failed = Some(errno(&error)),
+        }
+        rest = match rest[0].failed {
+            Some(_) => &mut rest[1..],
+            None => skip_complete(rest),
+        };
+    }
+}
+
+fn skip_complete(parts: &mut [Taken]) -> &mut [Taken] {
+    let complete = parts
+        .iter()
+        .take_while(|part| part.done == part.wanted())
+        .count();
+    &mut parts[complete..]
+}
+
+/// Writes all of it, and what is to be durable is made so.
+fn write_on(parts: &mut [Taken]) {
+    let mut rest = &mut *parts;
+    while let Some(first) = rest.first() {
+        let (file, object) = first.file();
+        let result = file.bytes.write(object, first.at(), &rest_of(rest));
+        match result {
+            Ok(bytes) if bytes > 0 => drop(share(rest, bytes)),
+            Ok(_) => rest[0].failed = Some(Errno::IO),
+            Err(error) => rest[0].failed = Some(errno(&error)),
+        }
+        rest = match rest[0].failed {
+            Some(_) => &mut rest[1..],
+            None => skip_complete(rest),
+        };
+    }
+    parts.iter_mut().for_each(make_durable);
+}
+
+fn make_durable(part: &mut Taken) {
+    let file = part.pending.file.clone();
+    if let Some(how) = file.durable
+        && let Err(error) = file.bytes.sync(how)
+    {
+        (part.done, part.failed) = (0, Some(errno(&error)));
+    }
+}
+
+/// What became of a piece.
+enum Outcome {
+    Read(Buffer),
+    Written(usize),
+    Failed(Errno),
+}
+
+impl Outcome {
+    fn reply(self, tag: Tag) -> Out {
+        match self {
+            Outcome::Read(data) => Out::read(tag, data),
+            Outcome::Written(count) => Out::written(tag, count as u32),
+            Outcome::Failed(error) => Out::failed(tag, error),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Outcome::Read(data) => data.len(),
+            Outcome::Written(count) => *count,
+            Outcome::Failed(_) => 0,
+        }
+    }
+}
+
+/// A request in several pieces, waiting for the last of them.
+struct Join(Mutex<Joining>);
+
+#[derive(Default)]
+struct Joining {
+    pieces: Vec<Option<(usize, Outcome)>>,
+    arrived: usize,
+}
+
+impl Join {
+    /// `None` for a request of one piece, which waits for no other.
+    fn of(pieces: usize) -> Option<Arc<Join>> {
+        let joining = Joining {
+            pieces: std::iter::repeat_with(|| None).take(pieces).collect(),
+            arrived: 0,
+        };
+        (pieces > 1).then(|| Arc::new(Join(Mutex::new(joining))))
+    }
+
+    /// A piece of `wanted` bytes is done. Returns all of them with the last.
+    fn arrived(
+        &self,
+        index: usize,
+        wanted: usize,
+        outcome: Outcome,
+    ) -> Option<Vec<(usize, Outcome)>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.pieces[index] = Some((wanted, outcome));
+        all.arrived += 1;
+        let is_last = all.arrived == all.pieces.len();
+        is_last.then(|| {
+            std::mem::take(&mut all.pieces)
+                .into_iter()
+                .flatten()
+                .collect()
+        })
+    }
+}
+
+/// The pieces that count are those up to the first that is not complete: a reply has no gaps.
+fn reply_of_all(pieces: Vec<(usize, Outcome)>, tag: Tag) -> Out {
+    let mut data = Vec::new();
+    let mut written = 0;
+    for (wanted, outcome) in pieces {
+        let is_short = outcome.len() < wanted;
+        match outcome {
+            Outcome::Failed(error) if data.is_empty() && written == 0 => {
+                return Out::failed(tag, error);
+            }
+            Outcome::Failed(_) => break,
+            Outcome::Read(buffer) => data.push(buffer),
+            Outcome::Written(count) => written += count,
+        }
+        if is_short {
+            break;
+        }
+    }
+    match data.is_empty() {
+        true => Out::written(tag, written as u32),
+        false => Out::read_parts(tag, data),
+    }
+}

@@ -1,0 +1,179 @@
+//! The files that some client has open: each once, however many have it.
+//!
+//! This is where a file gets its number for the scheduler, so that requests of different clients to one file meet in
+//! one queue; and where it is known that a file which loses its name is still in use.
+
+use crate::export::FileKey;
+use presagio_core::FileId;
+use presagio_storage::Bytes;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Objects of a file that the scheduler can tell apart.
+const OBJECTS_MAX: u64 = 1 << 16;
+
+/// All open files of a node.
+#[derive(Debug, Default)]
+pub struct Files {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_key: HashMap<FileKey, Entry>,
+    numbers: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: Arc<File>,
+    opens: usize,
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub struct File {
+    /// Which it is.
+    pub key: FileKey,
+    /// Its number, for the scheduler: that of its first object.
+    number: u64,
+    /// Whether its last name is gone.
+    nameless: AtomicBool,
+}
+
+impl File {
+    /// What the scheduler calls one of its objects.
+    pub fn id(&self, object: u16) -> FileId {
+        FileId(self.number * OBJECTS_MAX + u64::from(object))
+    }
+
+    /// Whether its last name is gone, and it lives on only because it is open.
+    pub fn is_nameless(&self) -> bool {
+        self.nameless.load(Ordering::Relaxed)
+    }
+}
+
+impl Files {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody opened the file of `key`.
+    pub fn opened(self: &Arc<Self>, key: FileKey) -> Hold {
+        let mut table = self.table();
+        if !table.by_key.contains_key(&key) {
+            table.numbers += 1;
+            let number = table.numbers;
+            let nameless = AtomicBool::new(false);
+            let file = Arc::new(File {
+                key,
+                number,
+                nameless,
+            });
+            table.by_key.insert(key, Entry { file, opens: 0 });
+        }
+        let entry = table.by_key.get_mut(&key).expect("inserted just now");
+        entry.opens += 1;
+        Hold {
+            file: entry.file.clone(),
+            files: self.clone(),
+        }
+    }
+
+    /// The file of `key` lost its last name: is it open?
+    pub fn lost_name(&self, key: FileKey) -> bool {
+        let table = self.table();
+        let file = table.by_key.get(&key);
+        if let Some(entry) = file {
+            entry.file.nameless.store(true, Ordering::Relaxed);
+        }
+        file.is_some()
+    }
+
+    /// The file of `key`, if it is open.
+    pub fn find(&self, key: FileKey) -> Option<Arc<File>> {
+        self.table()
+            .by_key
+            .get(&key)
+            .map(|entry| entry.file.clone())
+    }
+
+    /// How many files are open.
+    pub fn len(&self) -> usize {
+        self.table().by_key.len()
+    }
+}
+
+/// Keeps a file known for as long as it is open.
+#[derive(Debug)]
+pub struct Hold {
+    file: Arc<File>,
+    files: Arc<Files>,
+}
+
+impl Hold {
+    /// The file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut table = self.files.table();
+        let Some(entry) = table.by_key.get_mut(&self.file.key) else {
+            return;
+        };
+        entry.opens -= 1;
+        if entry.opens == 0 {
+            table.by_key.remove(&self.file.key);
+        }
+    }
+}
+
+/// A regular file that a client has open.
+pub struct OpenFile {
+    /// Its bytes.
+    pub bytes: Arc<dyn Bytes>,
+    /// Its place among all that are open.
+    pub hold: Hold,
+    /// Whether it may be read.
+    pub read: bool,
+    /// Whether it may be written.
+    pub write: bool,
+    /// Whether each write goes to its end.
+    pub append: bool,
+    /// Whether each write is to be durable before it is acknowledged.
+    pub durable: Option<presagio_storage::Durable>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(inode: u64) -> FileKey {
+        FileKey { device: 1, inode }
+    }
+
+    #[test]
+    fn a_file_has_one_number_however_many_open_it() {
+        let files = Arc::new(Files::default());
+        let (first, second) = (files.opened(key(7)), files.opened(key(7)));
+        assert_eq!(first.file().id(3), second.file().id(3));
+        assert_ne!(first.file().id(0), files.opened(key(8)).file().id(0));
+        drop(first);
+        assert_eq!(files.len(), 1);
+        drop(second);
+        assert_eq!(files.len(), 0);
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_known_while_it_is_open() {
+        let files = Arc::new(Files::default());
+        assert!(!files.lost_name(key(7)));
+        let hold = files.opened(key(7));
+        assert!(!hold.file().is_nameless() && files.lost_name(key(7)));
+        assert!(hold.file().is_nameless());
+    }
+}

@@ -1,0 +1,37 @@
+//! The I/O node: forwards the files of a directory to any number of clients, with a request scheduler in the middle.
+//!
+//! ```text
+//!  clients ── 9P2000.L ──▶ net (loops, one per core) ──▶ session (fids, what a request means)
+//!                                                          │                      │
+//!                                        names, attributes │                      │ reads and writes
+//!                                                          ▼                      ▼
+//!                                                       export                   data ──▶ engine, sched
+//!                                                          │                      │         batches
+//!                                                          ▼                      ▼
+//!                                                  the mounted file system     storage
+//! ```
+//!
+//! *Invariants.* The node holds no data that the storage does not have: a write is acknowledged when the storage's own
+//! write has returned. No name leads out of the export. An operation is done as the user who asked for it, or not at all.
+//! What one client sends can end that client's connection, and nobody else's. Memory is bounded; who asks for more waits.
+
+#![deny(unsafe_code)]
+
+mod buffer;
+mod config;
+mod data;
+mod error;
+mod export;
+mod files;
+mod identity;
+mod jobs;
+mod net;
+mod node;
+mod peer;
+mod session;
+mod sys;
+mod users;
+
+pub use config::Config;
+pub use net::Address;
+pub use node::{Node, StartError};

@@ -1,0 +1,209 @@
+//! One connection: what was received and not understood yet, what is under way, what has to be sent.
+
+use crate::buffer::Buffer;
+use crate::net::reply::Out;
+use crate::peer::Peer;
+use crate::session::Session;
+use presagio_core::IdBuildHasher;
+use presagio_ninep::{Dialect, Fid, Frames, Tag};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Pieces that one call sends at most.
+const PIECES_MAX: usize = 64;
+
+/// Short replies are put together up to this.
+const CHUNK: usize = 16 << 10;
+
+/// A connection of a loop.
+pub struct Connection {
+    pub socket: OwnedFd,
+    pub peer: Arc<Peer>,
+    /// Taken out while its frames are being looked at.
+    pub frames: Option<Frames>,
+    pub session: Option<Arc<Session>>,
+    pub dialect: Dialect,
+    /// Which session it is, among all of the loop's.
+    pub epoch: u64,
+    /// The large write whose data is being received.
+    pub arriving: Option<Arriving>,
+    /// What is under way, by tag.
+    pub under_way: HashMap<u16, UnderWay, IdBuildHasher>,
+    /// Bytes of payload under way, sent ones included until they are out.
+    pub bytes: usize,
+    out: VecDeque<Chunk>,
+    /// Since when something has been waiting to be sent.
+    pub stuck_since: Option<Instant>,
+    /// What epoll was told to wait for.
+    pub waits_for: Interest,
+    /// It has complete frames that wait for others to be answered, or for memory.
+    pub held_back: bool,
+    /// Whether anything came since the last look.
+    pub was_active: bool,
+}
+
+/// What epoll is to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    pub receive: bool,
+    pub send: bool,
+}
+
+/// A request that has no reply yet.
+#[derive(Default)]
+pub struct UnderWay {
+    /// What it counts for.
+    pub bytes: usize,
+    /// Who wants to know when it is answered.
+    pub flushed_by: SmallVec<[Tag; 1]>,
+}
+
+/// A large write on its way in.
+pub struct Arriving {
+    pub tag: Tag,
+    pub fid: Fid,
+    pub offset: u64,
+    pub buffer: Buffer,
+    pub received: usize,
+}
+
+/// Something to send.
+struct Chunk {
+    bytes: Bytes,
+    sent: usize,
+}
+
+enum Bytes {
+    Encoded(Vec<u8>),
+    Data(Buffer),
+}
+
+impl Bytes {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Encoded(bytes) => bytes,
+            Bytes::Data(buffer) => buffer.bytes(),
+        }
+    }
+}
+
+/// What sending came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All is out.
+    All,
+    /// The other end has to read first.
+    Some,
+    /// There is no other end any more.
+    Gone,
+}
+
+impl Connection {
+    pub fn new(socket: OwnedFd, peer: Arc<Peer>, msize: u32, epoch: u64) -> Connection {
+        Connection {
+            socket,
+            peer,
+            frames: Some(Frames::new(msize)),
+            session: None,
+            dialect: Dialect::Linux,
+            epoch,
+            arriving: None,
+            under_way: HashMap::default(),
+            bytes: 0,
+            out: VecDeque::new(),
+            stuck_since: None,
+            waits_for: Interest {
+                receive: true,
+                send: false,
+            },
+            held_back: false,
+            was_active: true,
+        }
+    }
+
+    /// Queues a reply.
+    pub fn push(&mut self, out: Out) {
+        match out {
+            Out::Short(bytes) => self.tail().extend_from_slice(&bytes),
+            Out::Encoded(bytes) => self.tail().extend_from_slice(&bytes),
+            Out::Data(buffer) => self.push_data(buffer),
+            Out::Parts(parts) => parts.into_iter().for_each(|part| self.push_data(part)),
+        }
+    }
+
+    fn push_data(&mut self, buffer: Buffer) {
+        let bytes = Bytes::Data(buffer);
+        self.out.push_back(Chunk { bytes, sent: 0 });
+    }
+
+    /// Where the next short reply is encoded.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        let is_open = matches!(
+            self.out.back(),
+            Some(Chunk { bytes: Bytes::Encoded(bytes), .. }) if bytes.len() < CHUNK
+        );
+        if !is_open {
+            let bytes = Bytes::Encoded(Vec::with_capacity(256));
+            self.out.push_back(Chunk { bytes, sent: 0 });
+        }
+        match self.out.back_mut() {
+            Some(Chunk {
+                bytes: Bytes::Encoded(bytes),
+                ..
+            }) => bytes,
+            _ => unreachable!("it was made just now"),
+        }
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Sends what the other end takes.
+    pub fn send(&mut self) -> Sent {
+        while !self.out.is_empty() {
+            match self.send_once() {
+                Ok(count) => {
+                    self.stuck_since = None;
+                    self.sent(count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.stuck_since.get_or_insert_with(Instant::now);
+                    return Sent::Some;
+                }
+                Err(_) => return Sent::Gone,
+            }
+        }
+        Sent::All
+    }
+
+    fn send_once(&self) -> rustix::io::Result<usize> {
+        let pieces = self.out.iter().take(PIECES_MAX);
+        let pieces: SmallVec<[IoSlice<'_>; 16]> = pieces
+            .map(|chunk| IoSlice::new(&chunk.bytes.as_slice()[chunk.sent..]))
+            .collect();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let no_rights = &mut SendAncillaryBuffer::default();
+        sendmsg(&self.socket, &pieces, no_rights, flags)
+    }
+
+    fn sent(&mut self, mut count: usize) {
+        while let Some(chunk) = self.out.front_mut() {
+            let left = chunk.bytes.as_slice().len() - chunk.sent;
+            if count < left {
+                chunk.sent += count;
+                return;
+            }
+            count -= left;
+            self.out.pop_front();
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Where connections come from: Unix sockets and TCP.
+
+use crate::peer::{Origin, Peer, Proof};
+use rustix::net::sockopt;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where to listen, or to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// TCP: host and port.
+    Tcp(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Address::Unix(path.into())),
+            Some(("tcp", host)) if host.contains(':') => Ok(Address::Tcp(host.to_owned())),
+            Some(("tcp", host)) => Err(format!(
+                "\"{host}\" has no port: write tcp:HOST:PORT, for example tcp:127.0.0.1:5640"
+            )),
+            _ => Err(format!(
+                "\"{text}\" is no address: write unix:PATH or tcp:HOST:PORT"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(host) => write!(f, "tcp:{host}"),
+        }
+    }
+}
+
+/// A connection that has just come.
+pub struct Arrival {
+    /// It.
+    pub socket: OwnedFd,
+    /// Who is at its other end.
+    pub peer: Peer,
+}
+
+/// A socket that connections come to.
+pub struct Listener {
+    kind: Kind,
+    /// Whether whoever can reach it is believed.
+    trusted: bool,
+}
+
+enum Kind {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens. Over TCP without proof of who comes, only on this machine's own addresses, unless `trusted`.
+    pub fn bind(address: &Address, trusted: bool) -> io::Result<Listener> {
+        let kind = match address {
+            Address::Unix(path) => Kind::Unix(bind_unix(path)?, path.clone()),
+            Address::Tcp(host) => Kind::Tcp(bind_tcp(host, trusted)?),
+        };
+        let listener = Listener { kind, trusted };
+        rustix::io::ioctl_fionbio(listener.as_fd(), true)?;
+        Ok(listener)
+    }
+
+    /// Where it listens, with the port that the system chose if it was asked to.
+    pub fn address(&self) -> io::Result<Address> {
+        Ok(match &self.kind {
+            Kind::Unix(_, path) => Address::Unix(path.clone()),
+            Kind::Tcp(listener) => Address::Tcp(listener.local_addr()?.to_string()),
+        })
+    }
+
+    /// The next connection, if one has come.
+    pub fn accept(&self, number: u64) -> io::Result<Option<Arrival>> {
+        let arrival = match &self.kind {
+            Kind::Unix(listener, _) => listener.accept().and_then(|(it, _)| unix(it, number)),
+            Kind::Tcp(listener) => listener
+                .accept()
+                .and_then(|(it, from)| self.tcp(it, from, number)),
+        };
+        match arrival {
+            Ok(arrival) => Ok(Some(arrival)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn tcp(&self, stream: TcpStream, from: SocketAddr, number: u64) -> io::Result<Arrival> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, std::time::Duration::from_secs(60))?;
+        let proof = match self.trusted {
+            true => Proof::Trusted,
+            false => local_owner(&stream).unwrap_or(Proof::None),
+        };
+        let peer = Peer {
+            number,
+            from: Origin::Tcp(from),
+            proof,
+        };
+        Ok(Arrival {
+            socket: stream.into(),
+            peer,
+        })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Unix(listener, _) => listener.as_fd(),
+            Kind::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Kind::Unix(_, path) = &self.kind {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A socket that nobody listens to is left over from a node that was killed.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if is_socket {
+        match UnixStream::connect(path) {
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(_) => std::fs::remove_file(path)?,
+        }
+    }
+    UnixListener::bind(path)
+}
+
+fn bind_tcp(host: &str, trusted: bool) -> io::Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = host.to_socket_addrs()?.collect();
+    let open = addresses.iter().find(|address| !address.ip().is_loopback());
+    if let Some(address) = open
+        && !trusted
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{address} can be reached from other machines, and plain TCP proves nobody's identity"
+            ),
+        ));
+    }
+    TcpListener::bind(&*addresses)
+}
+
+fn unix(stream: UnixStream, number: u64) -> io::Result<Arrival> {
+    stream.set_nonblocking(true)?;
+    let who = sockopt::socket_peercred(&stream)?;
+    let peer = Peer {
+        number,
+        from: Origin::Unix {
+            pid: who.pid.as_raw_nonzero().get(),
+        },
+        proof: Proof::User {
+            uid: who.uid.as_raw(),
+            gid: who.gid.as_raw(),
+        },
+    };
+    Ok(Arrival {
+        socket: stream.into(),
+        peer,
+    })
+}
+
+/// The user whose socket is the other end of a connection within this machine: the kernel lists it.
+fn local_owner(stream: &TcpStream) -> Option<Proof> {
+    let (here, there) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
+    let table = match here {
+        SocketAddr::V4(_) => "/proc/net/tcp",
+        SocketAddr::V6(_) => "/proc/net/tcp6",
+    };
+    let table = std::fs::read_to_string(table).ok()?;
+    let (local, remote) = (hex(there), hex(here));
+    table.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let is_it = fields.next()? == local && fields.next()? == remote;
+        let uid = fields.nth(4)?.parse().ok()?;
+        is_it.then_some(Proof::User {
+            uid,
+            gid: crate::identity::NOBODY,
+        })
+    })
+}
+
+/// An address as the kernel's table writes it: words of the machine's own order, in hexadecimal.
+fn hex(address: SocketAddr) -> String {
+    let words: Vec<u32> = match address {
+        SocketAddr::V4(address) => vec![u32::from_ne_bytes(address.ip().octets())],
+        SocketAddr::V6(address) => {
+            let octets = address.ip().octets();
+            let words = octets.chunks_exact(4);
+            words
+                .map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
+                .collect()
+        }
+    };
+    let words: String = words.iter().map(|word| format!("{word:08X}")).collect();
+    format!("{words}:{:04X}", address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        for text in [
+            "unix:/run/node.sock",
+            "tcp:127.0.0.1:5640",
+            "tcp:[::1]:5640",
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in ["", "unix:", "tcp:host", "/run/node.sock", "udp:1.2.3.4:5"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn plain_tcp_is_not_offered_to_other_machines() {
+        let refused = Listener::bind(&Address::Tcp("0.0.0.0:0".to_owned()), false);
+        assert_eq!(
+            refused.err().unwrap().kind(),
+            io::ErrorKind::PermissionDenied
+        );
+        assert!(Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned()), false).is_ok());
+    }
+
+    #[test]
+    fn the_owner_of_a_local_connection_is_known() {
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = Listener::bind(&Address::Tcp(host.to_owned()), false) else {
+                continue; // No IPv6 here.
+            };
+            let Ok(Address::Tcp(at)) = listener.address() else {
+                unreachable!()
+            };
+            let _client = TcpStream::connect(at).unwrap();
+            let arrival = std::iter::repeat_with(|| listener.accept(1).unwrap()).find_map(|it| it);
+            let uid = rustix::process::getuid().as_raw();
+            let proof = arrival.unwrap().peer.proof;
+            assert!(
+                matches!(proof, Proof::User { uid: it, .. } if it == uid),
+                "{proof:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_socket_left_over_is_replaced_and_one_in_use_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let address = Address::Unix(path);
+        let listener = Listener::bind(&address, false).unwrap();
+        assert!(Listener::bind(&address, false).is_err());
+        drop(listener);
+        assert!(Listener::bind(&address, false).is_ok());
+    }
+}

@@ -1,0 +1,206 @@
+//! A session: what one connection has agreed on, the fids it holds, and what each of its requests means.
+//!
+//! A session does no network I/O. [`Session::perform`] does one request, on the thread that calls it, and writes the reply;
+//! reads and writes of files are not done here, but go through the scheduler ([`crate::data`]).
+
+mod attach;
+mod attributes;
+mod fids;
+mod names;
+mod opening;
+mod xattrs;
+
+pub use fids::{Held, Open};
+
+use crate::error::Result;
+use crate::node::Shared;
+use crate::peer::Peer;
+use fids::Fids;
+use presagio_ninep::{Errno, Fid, Reply, Request, Tag};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One session of a connection; a new Tversion begins another.
+pub struct Session {
+    node: Arc<Shared>,
+    peer: Arc<Peer>,
+    /// The largest frame, as agreed on.
+    msize: u32,
+    fids: Mutex<Fids>,
+}
+
+/// Where a reply is written to.
+pub struct Answer<'o> {
+    out: &'o mut Vec<u8>,
+    tag: Tag,
+}
+
+impl<'o> Answer<'o> {
+    /// Writes to the end of `out`.
+    pub fn new(out: &'o mut Vec<u8>, tag: Tag) -> Answer<'o> {
+        Answer { out, tag }
+    }
+
+    /// The reply.
+    pub fn reply(&mut self, reply: Reply<'_>) -> Result<()> {
+        reply.encode(self.tag, self.out);
+        Ok(())
+    }
+}
+
+/// Writes the reply that says an error.
+pub fn refuse(tag: Tag, error: Errno, out: &mut Vec<u8>) {
+    Reply::Error { errno: error }.encode(tag, out);
+}
+
+impl Session {
+    /// A session with frames of up to `msize` bytes.
+    pub fn new(node: Arc<Shared>, peer: Arc<Peer>, msize: u32) -> Session {
+        let fids = Mutex::new(Fids::new(node.config.fids_max));
+        Session {
+            node,
+            peer,
+            msize,
+            fids,
+        }
+    }
+
+    /// The largest frame.
+    pub fn msize(&self) -> u32 {
+        self.msize
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
+    /// What a fid stands for.
+    pub fn held(&self, fid: Fid) -> Result<Arc<Held>> {
+        self.fids().get(fid)
+    }
+
+    fn fids(&self) -> MutexGuard<'_, Fids> {
+        self.fids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many fids are in use.
+    pub fn fids_in_use(&self) -> usize {
+        self.fids().len()
+    }
+
+    /// What a fid stands for; from now on this thread acts as its holder.
+    fn acting(&self, fid: Fid) -> Result<Arc<Held>> {
+        let held = self.held(fid)?;
+        self.node.power.act_as(&held.user)?;
+        Ok(held)
+    }
+
+    /// Does one request, and appends its reply to `out`.
+    pub fn perform(&self, request: Request<'_>, tag: Tag, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut answer = Answer::new(out, tag);
+        if let Err(error) = self.answer(request, &mut answer) {
+            out.truncate(start);
+            refuse(tag, error, out);
+        }
+    }
+
+    fn answer(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+        match request {
+            Request::Attach {
+                fid,
+                auth_fid,
+                uid,
+                user,
+                export,
+            } => self.attach(fid, auth_fid, user, export, uid, answer),
+            // Who it is was known before it spoke. diod's clients understand this number as: not needed.
+            Request::Auth { .. } => Err(Errno(0)),
+            Request::Walk {
+                fid,
+                new_fid,
+                steps,
+            } => self.walk(fid, new_fid, steps, answer),
+            Request::Clunk { fid } => self.clunk(fid, answer),
+            Request::Open { fid, flags } => self.open(fid, flags, answer),
+            Request::Create {
+                fid,
+                name,
+                flags,
+                mode,
+                gid,
+            } => self.create(fid, name, flags, mode, gid, answer),
+            Request::Read { fid, offset, count } => self.read_value(fid, offset, count, answer),
+            Request::Write { fid, offset, data } => self.write_value(fid, offset, data, answer),
+            Request::ReadDir { fid, offset, count } => self.read_dir(fid, offset, count, answer),
+            Request::Fsync { fid, datasync } => self.fsync(fid, datasync.0, answer),
+            Request::GetAttr { fid, .. } => self.get_attr(fid, answer),
+            Request::SetAttr { fid, attr } => self.set_attr(fid, &attr, answer),
+            Request::StatFs { fid } => self.stat_fs(fid, answer),
+            Request::ReadLink { fid } => self.read_link(fid, answer),
+            Request::Mkdir {
+                dir,
+                name,
+                mode,
+                gid,
+            } => {
+                let dir = self.making(dir, gid)?;
+                let qid = self.node.export.make_dir(dir.dir()?, name, mode)?;
+                answer.reply(Reply::Mkdir { qid })
+            }
+            Request::Symlink {
+                dir,
+                name,
+                target,
+                gid,
+            } => {
+                let dir = self.making(dir, gid)?;
+                let qid = self.node.export.make_link(dir.dir()?, name, target)?;
+                answer.reply(Reply::Symlink { qid })
+            }
+            Request::Mknod {
+                dir,
+                name,
+                mode,
+                major,
+                minor,
+                gid,
+            } => {
+                let dir = self.making(dir, gid)?;
+                let device = (major, minor);
+                let qid = self.node.export.make_node(dir.dir()?, name, mode, device)?;
+                answer.reply(Reply::Mknod { qid })
+            }
+            Request::Link { dir, fid, name } => self.link(dir, fid, name, answer),
+            Request::Rename { fid, dir, name } => self.rename(fid, dir, name, answer),
+            Request::RenameAt {
+                old_dir,
+                old_name,
+                new_dir,
+                new_name,
+            } => {
+                self.rename_at((old_dir, old_name), (new_dir, new_name))?;
+                answer.reply(Reply::RenameAt)
+            }
+            Request::UnlinkAt { dir, name, flags } => self.unlink_at(dir, name, flags, answer),
+            Request::Remove { fid } => self.remove(fid, answer),
+            Request::XattrWalk { fid, new_fid, name } => {
+                self.xattr_walk(fid, new_fid, name, answer)
+            }
+            Request::XattrCreate {
+                fid,
+                name,
+                size,
+                flags,
+            } => self.xattr_create(fid, name, size, flags, answer),
+            // Tversion and Tflush are the connection's own.
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// The session is over: all that it holds is let go.
+    pub fn end(&self) {
+        let held = self.fids().clear();
+        drop(held);
+    }
+}

@@ -1,0 +1,136 @@
+//! Opening, creating, and making durable.
+
+use super::{Answer, Held, Open, Session};
+use crate::error::{OrErrno, Result};
+use crate::export::{Place, open_flags};
+use crate::files::OpenFile;
+use presagio_ninep::{Errno, Fid, IO_HEADER, Name, OpenFlags, Qid, Reply};
+use presagio_storage::{Access, Durable};
+use rustix::fs::OFlags;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+impl Session {
+    pub(super) fn open(&self, fid: Fid, flags: OpenFlags, answer: &mut Answer<'_>) -> Result<()> {
+        let held = self.acting(fid)?;
+        let qid = self.open_as(fid, &held, flags)?;
+        answer.reply(Reply::Open {
+            qid,
+            iounit: self.io_unit(),
+        })
+    }
+
+    /// Opens the place of `held`; `fid` stands for what is open from now on.
+    pub(crate) fn open_as(&self, fid: Fid, held: &Held, flags: OpenFlags) -> Result<Qid> {
+        let place = held.closed()?;
+        let access = access_of(flags)?;
+        if access.write || flags.contains(OpenFlags::TRUNC) {
+            self.node.export.writable()?;
+        }
+        let opened = self.node.export.open(place, self.kernel_flags(flags)?)?;
+        let open = match place.is_dir() {
+            true => Open::Dir(Mutex::new(opened)),
+            false => Open::File(Arc::new(self.file(place, opened, flags)?)),
+        };
+        let qid = self.node.export.qid(&place.stat()?);
+        self.fids().replace(fid, held.opened(open))?;
+        Ok(qid)
+    }
+
+    /// What the kernel is asked to open with. Who cuts a file needs the right to write, also without saying so.
+    fn kernel_flags(&self, flags: OpenFlags) -> Result<OFlags> {
+        let cuts_only = flags.contains(OpenFlags::TRUNC) && !access_of(flags)?.write;
+        let flags = if cuts_only {
+            flags | OpenFlags::RDWR
+        } else {
+            flags
+        };
+        Ok(open_flags(flags)? | self.node.config.open_with())
+    }
+
+    pub(super) fn create(
+        &self,
+        fid: Fid,
+        name: Name<'_>,
+        flags: OpenFlags,
+        mode: u32,
+        gid: u32,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        let dir = self.making(fid, gid)?;
+        let opens = self.kernel_flags(flags)?;
+        let (place, stat, made) = self.node.export.create(dir.closed()?, name, opens, mode)?;
+        let opened = place.fd().try_clone_to_owned().or_errno()?;
+        if made {
+            self.node.export.storage().created(place.fd()).or_errno()?;
+        }
+        let file = self.file(&place, opened, flags)?;
+        let held = Held {
+            place,
+            user: dir.user.clone(),
+            open: Open::File(Arc::new(file)),
+        };
+        self.fids().replace(fid, held)?;
+        let qid = self.node.export.qid(&stat);
+        answer.reply(Reply::Create {
+            qid,
+            iounit: self.io_unit(),
+        })
+    }
+
+    fn file(&self, place: &Place, opened: OwnedFd, flags: OpenFlags) -> Result<OpenFile> {
+        let access = access_of(flags)?;
+        let bytes = self.node.export.storage().open(opened, access).or_errno()?;
+        if flags.contains(OpenFlags::TRUNC) {
+            bytes.set_len(0).or_errno()?;
+        }
+        Ok(OpenFile {
+            bytes,
+            hold: self.node.files.opened(place.key()),
+            read: access.read,
+            write: access.write,
+            append: flags.contains(OpenFlags::APPEND),
+            durable: durable_of(flags),
+        })
+    }
+
+    pub(super) fn fsync(&self, fid: Fid, data_only: bool, answer: &mut Answer<'_>) -> Result<()> {
+        let held = self.acting(fid)?;
+        let how = if data_only {
+            Durable::Data
+        } else {
+            Durable::All
+        };
+        match &held.open {
+            Open::File(file) => file.bytes.sync(how).or_errno()?,
+            Open::Dir(dir) => {
+                let dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
+                rustix::fs::fsync(&*dir).or_errno()?;
+            }
+            _ => return Err(Errno::BADF),
+        }
+        answer.reply(Reply::Fsync)
+    }
+
+    /// What one read or write can carry at most.
+    fn io_unit(&self) -> u32 {
+        self.msize - IO_HEADER
+    }
+}
+
+fn access_of(flags: OpenFlags) -> Result<Access> {
+    let (read, write) = match flags.0 & OpenFlags::ACCESS.0 {
+        0 => (true, false),
+        1 => (false, true),
+        2 => (true, true),
+        _ => return Err(Errno::INVAL),
+    };
+    Ok(Access { read, write })
+}
+
+fn durable_of(flags: OpenFlags) -> Option<Durable> {
+    if flags.contains(OpenFlags::SYNC) {
+        return Some(Durable::All);
+    }
+    flags.contains(OpenFlags::DSYNC).then_some(Durable::Data)
+}
