@@ -9,6 +9,7 @@ use presagio_storage::{Directory, Storage};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Forward a directory to clients over 9P2000.L, scheduling their requests
 ///
@@ -82,9 +83,14 @@ impl Args {
     }
 }
 
+/// How long clients are answered after the node was told to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before there are threads: they inherit it.
     let signals = crate::advisor::ending_signals();
+    // Permissions are the clients' to choose.
+    rustix::process::umask(rustix::fs::Mode::empty());
     let storage: Arc<dyn Storage> = Arc::new(Directory);
     let node = Node::start(args.config(), storage, &args.listen, args.trust_network)
         .map_err(|error| failure("the node cannot start", error, "see presagio help ionode"))?;
@@ -92,6 +98,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         eprintln!("presagio ionode: {} on {address}", args.export.display());
     }
     crate::advisor::wait_for(&signals);
-    drop(node);
+    node.drain(DRAIN);
     Ok(ExitCode::SUCCESS)
 }

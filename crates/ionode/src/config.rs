@@ -9,6 +9,8 @@ use std::time::Duration;
 /// How a node is to behave; `Config::new` has the defaults.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What the node is called.
+    pub name: String,
     /// The directory that is exported.
     pub export: PathBuf,
     /// Whether nothing in it may be changed.
@@ -37,6 +39,8 @@ pub struct Config {
     pub memory_max: usize,
     /// How long a client may leave replies unread.
     pub stall_max: Duration,
+    /// How long locks wait for their holders to come back, and files without a name for those who had them open.
+    pub grace: Duration,
     /// Act as the node's own user for everybody: for a node that is not root.
     pub squash: bool,
     /// Whether root of another, trusted machine is root here.
@@ -48,6 +52,7 @@ impl Config {
     pub fn new(export: impl Into<PathBuf>) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
+            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             export: export.into(),
             read_only: false,
             settings: Settings::new(PolicyKind::ToAgg),
@@ -62,6 +67,7 @@ impl Config {
             bytes_max: 32 << 20,
             memory_max: 1 << 30,
             stall_max: Duration::from_secs(60),
+            grace: Duration::from_secs(20),
             squash: false,
             allow_root: false,
         }

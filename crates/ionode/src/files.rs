@@ -8,7 +8,7 @@ use presagio_core::FileId;
 use presagio_storage::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Objects of a file that the scheduler can tell apart.
 const OBJECTS_MAX: u64 = 1 << 16;
@@ -17,6 +17,17 @@ const OBJECTS_MAX: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub struct Files {
     table: Mutex<Table>,
+    /// Who wants to know of files without a name that nobody has open any more.
+    reaper: OnceLock<Reaper>,
+}
+
+/// What is done with a file without a name that nobody has open any more.
+pub struct Reaper(pub Box<dyn Fn(FileKey) + Send + Sync>);
+
+impl std::fmt::Debug for Reaper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reaper")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +66,11 @@ impl File {
 }
 
 impl Files {
+    /// From now on, `reaper` is told of files without a name that nobody has open any more.
+    pub fn tell(&self, reaper: Reaper) {
+        assert!(self.reaper.set(reaper).is_ok(), "one reaper");
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,14 +142,23 @@ impl Drop for Hold {
             return;
         };
         entry.opens -= 1;
-        if entry.opens == 0 {
-            table.by_key.remove(&self.file.key);
+        if entry.opens > 0 {
+            return;
+        }
+        table.by_key.remove(&self.file.key);
+        drop(table);
+        if self.file.is_nameless()
+            && let Some(reaper) = self.files.reaper.get()
+        {
+            (reaper.0)(self.file.key);
         }
     }
 }
 
 /// A regular file that a client has open.
 pub struct OpenFile {
+    /// A number that no other open file of this node has.
+    pub number: u64,
     /// Its bytes.
     pub bytes: Arc<dyn Bytes>,
     /// Its place among all that are open.

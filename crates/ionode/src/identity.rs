@@ -30,6 +30,15 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The node itself.
+    pub fn node() -> Identity {
+        Identity {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+        }
+    }
+
     /// Nobody.
     pub fn nobody() -> Identity {
         Identity {

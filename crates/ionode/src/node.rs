@@ -5,11 +5,16 @@ use crate::config::Config;
 use crate::data::{Data, Dispatcher};
 use crate::error::{OrErrno, Result};
 use crate::export::{Export, FileKey, Place};
-use crate::files::Files;
+use crate::files::{Files, OpenFile, Reaper};
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
+use crate::locks::Locks;
 use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Turner};
+use crate::once::OnceTable;
+use crate::own::OwnDirectory;
 use crate::peer::Peer;
+use crate::seal::{self, Seal};
+use crate::session::{Held, Open};
 use crate::users::Users;
 use presagio_engine::{Engine, EngineConfig};
 use presagio_ninep::Name;
@@ -18,9 +23,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Memory that is kept for payloads when none is under way.
 const KEPT_MAX: usize = 128 << 20;
@@ -36,13 +42,98 @@ pub struct Shared {
     pub power: Power,
     pub nobody: Arc<Identity>,
     pub users: Users,
+    /// What the node must not forget; `None` where nothing can be kept.
+    pub own: Option<OwnDirectory>,
+    pub seal: Seal,
+    pub once: OnceTable,
+    pub locks: Locks,
+    /// Changes when the node starts anew.
+    pub epoch: u64,
+    itself: Arc<Identity>,
+    /// Files without a name whose clients were lost and may come back.
+    lingering: Mutex<Vec<(Instant, Arc<OpenFile>)>>,
     connections: AtomicUsize,
+    numbers: AtomicU64,
 }
 
 impl Shared {
     /// Somebody tried what is not allowed.
     pub fn audit(&self, peer: &Peer, what: &dyn fmt::Display) {
         tracing::warn!(target: "audit", "{peer} refused: {what}");
+    }
+
+    /// From now on this thread acts as the node itself.
+    pub fn act_as_node(&self) -> Result<()> {
+        self.power.act_as(&self.itself)
+    }
+
+    /// A number that was not used before.
+    pub fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A fid is let go: with it go the locks that were taken through it.
+    pub fn closed(&self, held: &Held) {
+        if let Open::File(file) = &held.open {
+            self.locks.closed(held.place.key(), file.number, self.own.as_ref());
+        }
+    }
+
+    /// A client that may come back was lost: its locks, and its files without a name, wait for it.
+    pub fn lost(&self, held: &Held) {
+        let Open::File(file) = &held.open else {
+            return;
+        };
+        self.locks.lost(held.place.key(), file.number);
+        if file.hold.file().is_nameless() {
+            self.lingering().push((Instant::now(), file.clone()));
+        }
+    }
+
+    fn lingering(&self) -> MutexGuard<'_, Vec<(Instant, Arc<OpenFile>)>> {
+        self.lingering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody has a file without a name open any more.
+    fn reap(&self, key: FileKey) {
+        let Some(own) = &self.own else {
+            return;
+        };
+        let reaped = self.act_as_node().map_err(io::Error::from).and_then(|()| {
+            let kept = own.kept(key)?;
+            if self.files.find(key).is_some() {
+                return Ok(()); // Somebody came back for it.
+            }
+            self.export.storage().removed(kept.as_fd())?;
+            own.let_go(key)
+        });
+        if let Err(error) = reaped
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!("a file without a name stays in the node's own directory: {error}");
+        }
+    }
+
+    /// Once in a while: what nobody came back for is let go.
+    fn tidy(&self, age: Duration) {
+        self.locks.tidy(self.own.as_ref());
+        self.once.tidy();
+        let grace = self.config.grace;
+        let mut lingering = self.lingering();
+        let (gone, left) = std::mem::take(&mut *lingering).into_iter().partition(|(since, _)| since.elapsed() > grace);
+        *lingering = left;
+        drop(lingering);
+        let gone: Vec<_> = gone;
+        drop(gone);
+        if age < self.config.grace {
+            return;
+        }
+        let kept = self.own.as_ref().and_then(|own| own.all_kept().ok());
+        for key in kept.into_iter().flatten() {
+            if self.files.find(key).is_none() {
+                self.reap(key);
+            }
+        }
     }
 
     /// A connection ended.
@@ -56,23 +147,18 @@ impl Shared {
     }
 
     /// Removes a name, and the bytes if it was the last and nobody has the file open.
-    pub fn remove_name(&self, dir: &Place, name: Name<'_>, is_dir: bool) -> Result<()> {
+    pub fn remove_name(&self, user: &Arc<Identity>, dir: &Place, name: Name<'_>, is_dir: bool) -> Result<()> {
         let last = self.last_name(dir, name, is_dir);
-        self.export.unlink(dir, name, is_dir)?;
-        self.without_name(last)
+        self.losing(user, last, || self.export.unlink(dir, name, is_dir))
     }
 
     /// Renames; what the new name stood for is removed.
-    pub fn move_name(
-        &self,
-        old_dir: &Place,
-        old: Name<'_>,
-        new_dir: &Place,
-        new: Name<'_>,
-    ) -> Result<()> {
-        let last = self.last_name(new_dir, new, false);
-        self.export.rename(old_dir, old, new_dir, new)?;
-        self.without_name(last)
+    pub fn move_name(&self, user: &Arc<Identity>, old: (&Place, Name<'_>), new: (&Place, Name<'_>)) -> Result<()> {
+        let source = self.export.find(old.0, old.1)?;
+        let last = self.last_name(new.0, new.1, false);
+        // Two names of one file: nothing is renamed, and nothing lost.
+        let last = last.filter(|last| last.key() != source.key());
+        self.losing(user, last, || self.export.rename(old.0, old.1, new.0, new.1))
     }
 
     /// The regular file that has no other name than this.
@@ -83,13 +169,31 @@ impl Shared {
         (is_file && stat.stx_nlink == 1).then_some(place)
     }
 
-    fn without_name(&self, file: Option<Place>) -> Result<()> {
-        match file {
-            Some(file) if !self.files.lost_name(file.key()) => {
-                self.export.storage().removed(file.fd()).or_errno()
-            }
-            _ => Ok(()),
+    /// Does what takes a file's last name from it. One that is open gets a name in the node's own directory first, so
+    /// that it is found again if the node ends.
+    fn losing(&self, user: &Arc<Identity>, file: Option<Place>, lose: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Some(file) = file else {
+            return lose();
+        };
+        let open = self.files.find(file.key()).is_some();
+        let mut kept = false;
+        if open && let Some(own) = &self.own {
+            self.act_as_node()?;
+            kept = own.keep(file.fd(), file.key()).is_ok();
+            self.power.act_as(user)?;
         }
+        let lost = lose();
+        if lost.is_ok() && self.files.lost_name(file.key()) {
+            return Ok(());
+        }
+        self.act_as_node()?;
+        if kept && let Some(own) = &self.own {
+            let _ = own.let_go(file.key());
+        }
+        if lost.is_ok() {
+            self.export.storage().removed(file.fd()).or_errno()?;
+        }
+        lost
     }
 }
 
@@ -129,11 +233,14 @@ pub struct Node {
     /// Wakes those who wait for connections, to end.
     ending: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
+    listeners: Vec<JoinHandle<()>>,
 }
 
 impl Node {
     /// Starts a node that keeps bytes in `storage` and listens on `addresses`; with `trusted`, whoever can reach
     /// a TCP address is believed who it says it is.
+    ///
+    /// Files are made with the permissions that clients ask for: the process should have no umask.
     pub fn start(
         config: Config,
         storage: Arc<dyn Storage>,
@@ -151,6 +258,13 @@ impl Node {
             .map(Mailbox::new)
             .collect::<io::Result<_>>()?;
         let shared = Arc::new(Shared::new(config, storage, mail.clone())?);
+        let node = Arc::downgrade(&shared);
+        shared.files.tell(Reaper(Box::new(move |key| {
+            if let Some(node) = node.upgrade() {
+                let jobs = node.jobs.clone();
+                jobs.run(move || node.reap(key));
+            }
+        })));
         let addresses = listeners
             .iter()
             .map(Listener::address)
@@ -163,6 +277,7 @@ impl Node {
             addresses,
             ending: Arc::new(ending),
             threads: Vec::new(),
+            listeners: Vec::new(),
         };
         node.start_threads(listeners)?;
         Ok(node)
@@ -174,11 +289,14 @@ impl Node {
             let builder = std::thread::Builder::new().name(format!("presagio-loop{number}"));
             self.threads.push(builder.spawn(move || turner.run())?);
         }
+        let (shared, ending) = (self.shared.clone(), self.ending.clone());
+        let builder = std::thread::Builder::new().name("presagio-tidy".to_owned());
+        self.threads.push(builder.spawn(move || tidy_up(&shared, &ending))?);
         for listener in listeners {
             let (shared, mail) = (self.shared.clone(), self.mail.clone());
             let ending = self.ending.clone();
             let builder = std::thread::Builder::new().name("presagio-listen".to_owned());
-            self.threads
+            self.listeners
                 .push(builder.spawn(move || listen(&listener, &shared, &mail, &ending))?);
         }
         Ok(())
@@ -194,6 +312,27 @@ impl Node {
         self.shared.data.engine()
     }
 
+    /// Takes no new connections, answers what was asked, and leaves the clients, who may go to another node or come back to
+    /// the next one here. What is not answered after `patience` stays unanswered: clients ask again.
+    pub fn drain(mut self, patience: Duration) {
+        self.stop_listening();
+        for mailbox in self.mail.iter() {
+            mailbox.post(|mail| mail.drain = true);
+        }
+        let late = Instant::now() + patience;
+        while self.connections() > 0 && Instant::now() < late {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        let _ = rustix::io::write(&*self.ending, &1u64.to_ne_bytes());
+        for thread in self.listeners.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+
     /// Connections at the moment.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
@@ -202,7 +341,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&*self.ending, &1u64.to_ne_bytes());
+        self.stop_listening();
         for mailbox in self.mail.iter() {
             mailbox.post(|mail| mail.stop = true);
         }
@@ -226,6 +365,7 @@ impl Shared {
             path: config.export.clone(),
             error,
         })?;
+        let grace = config.grace;
         let (jobs, pace) = (Jobs::new(config.threads_max), Arc::<Pace>::default());
         let buffers = Buffers::new(KEPT_MAX.min(config.memory_max), config.memory_max);
         let (power, nobody) = (Power::of_this_process(), Arc::new(Identity::nobody()));
@@ -241,6 +381,17 @@ impl Shared {
         settings.queues = settings.queues.max(storage.servers());
         let mut engine = EngineConfig::new(settings);
         engine.in_flight_max = config.depth;
+        let own = match config.read_only {
+            true => None,
+            false => OwnDirectory::open(export.mount()).map_err(|error| {
+                tracing::warn!("nothing can be kept in {}: {error}", config.export.display());
+            }).ok(),
+        };
+        let secret = own.as_ref().map_or_else(seal::random, |own| Ok(*own.secret()))?;
+        if let Some(own) = &own {
+            let _ = OnceTable::sweep(own);
+        }
+        let had_locks = own.as_ref().is_some_and(OwnDirectory::had_locks);
         data.set_engine(Engine::start(engine, Arc::new(Dispatcher(mail)))?);
         Ok(Shared {
             config,
@@ -252,8 +403,34 @@ impl Shared {
             power,
             nobody,
             users: Users::default(),
+            seal: Seal::new(&secret),
+            own,
+            once: OnceTable::default(),
+            locks: Locks::new(had_locks, grace),
+            epoch: u64::from_le_bytes(seal::random()?),
+            itself: Arc::new(Identity::node()),
+            lingering: Mutex::default(),
             connections: AtomicUsize::new(0),
+            numbers: AtomicU64::new(1),
         })
+    }
+}
+
+/// How often what nobody came back for is let go.
+const TIDY_EVERY: Duration = Duration::from_secs(5);
+
+fn tidy_up(shared: &Shared, ending: &OwnedFd) {
+    let start = Instant::now();
+    loop {
+        let mut waits = [PollFd::new(ending, PollFlags::IN)];
+        let timeout = rustix::time::Timespec::try_from(TIDY_EVERY).ok();
+        let _ = poll(&mut waits, timeout.as_ref());
+        if !waits[0].revents().is_empty() {
+            return;
+        }
+        if shared.act_as_node().is_ok() {
+            shared.tidy(start.elapsed());
+        }
     }
 }
 

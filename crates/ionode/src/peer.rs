@@ -46,6 +46,14 @@ pub enum Proof {
 }
 
 impl Peer {
+    /// The user that it was proved to be, or nobody.
+    pub fn uid(&self) -> u32 {
+        match self.proof {
+            Proof::User { uid, .. } => uid,
+            Proof::Trusted | Proof::None => NOBODY,
+        }
+    }
+
     /// As whom the peer acts if it says that it is `claimed`; or why it may not.
     pub fn may_be(
         &self,

@@ -24,7 +24,7 @@ use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Statx, Timespec, Timestamps, Uid,
 };
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ const DEPTH_MAX: usize = 4096;
 /// An exported tree.
 pub struct Export {
     root: Place,
+    /// The root, open: what files are found by their handles from.
+    mount: OwnedFd,
     /// `/proc/self/fd`, through which a place is opened.
     descriptors: OwnedFd,
     read_only: bool,
@@ -49,9 +51,12 @@ impl Export {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(directory, flags, Mode::empty())?;
         let descriptors = rustix::fs::open("/proc/self/fd", flags, Mode::empty())?;
+        let mount = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mount = rustix::fs::openat(&root, c".", mount, Mode::empty())?;
         let (root, _) = Place::of(root, None)?;
         Ok(Export {
             root,
+            mount,
             descriptors,
             read_only,
             storage,
@@ -61,6 +66,11 @@ impl Export {
     /// The root.
     pub fn root(&self) -> &Place {
         &self.root
+    }
+
+    /// An open file of the file system that the root is in.
+    pub fn mount(&self) -> BorrowedFd<'_> {
+        self.mount.as_fd()
     }
 
     /// Where the bytes are.
@@ -398,7 +408,6 @@ impl Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn numbers_of_descriptors_are_their_names() {

@@ -44,6 +44,8 @@ pub struct Mail {
     pub batches: Vec<Batch>,
     /// Connections that arrived.
     pub arrivals: Vec<Arrival>,
+    /// The loop is to answer what was asked and to leave its connections.
+    pub drain: bool,
     /// The loop is to end.
     pub stop: bool,
 }
@@ -105,7 +107,7 @@ impl Mailbox {
     pub fn doze(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         let mail = self.mail();
-        let empty = mail.has_no_work() && !mail.stop;
+        let empty = mail.has_no_work() && !mail.stop && !mail.drain;
         drop(mail);
         if !empty {
             self.asleep.store(false, Ordering::SeqCst);

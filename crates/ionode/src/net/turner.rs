@@ -54,6 +54,8 @@ pub struct Turner {
     /// Connections that wait for memory.
     starved: Vec<usize>,
     mail: Mail,
+    /// Nothing more is taken in.
+    draining: bool,
     looked: Instant,
 }
 
@@ -67,6 +69,8 @@ enum End {
     TagInUse(Tag),
     /// It spoke before it said a version.
     NoVersion(Kind),
+    /// The node is being drained.
+    Drained,
     /// It does not read.
     Stalled,
     /// The system says so.
@@ -88,6 +92,7 @@ impl Turner {
             to_send: Vec::new(),
             starved: Vec::new(),
             mail: Mail::default(),
+            draining: false,
             looked: Instant::now(),
         })
     }
@@ -110,6 +115,7 @@ impl Turner {
                 }
             }
             self.retry_starved();
+            self.drain();
             while self.take_mail() {}
             if self.mail.stop {
                 return self.stop();
@@ -121,7 +127,7 @@ impl Turner {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         events.clear();
         let sleeps = self.mailbox().doze();
-        let timeout = match (sleeps, self.starved.is_empty()) {
+        let timeout = match (sleeps, self.starved.is_empty() && !self.draining) {
             (false, _) => Duration::ZERO,
             (true, false) => RETRY_EVERY,
             (true, true) if self.connections.is_empty() => Duration::from_secs(3600),
@@ -161,6 +167,7 @@ impl Turner {
         for done in mail.done.drain(..) {
             self.done(done);
         }
+        self.draining |= std::mem::take(&mut mail.drain);
         self.mail = mail;
         if !found {
             self.send_all();
@@ -276,8 +283,28 @@ impl Turner {
         }
     }
 
+    /// Leaves connections that have nothing under way, once the node is being drained.
+    fn drain(&mut self) {
+        if !self.draining {
+            return;
+        }
+        let idle = |connection: &Connection| connection.under_way.is_empty() && !connection.has_output();
+        let done: Vec<usize> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| idle(connection))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in done {
+            self.end(slot, End::Drained);
+        }
+    }
+
     /// Whether another request of the connection may be taken in.
     fn may_have_more(&mut self, slot: usize) -> bool {
+        if self.draining {
+            return false;
+        }
         let (connection, config) = (&self.connections[slot], &self.node.config);
         if connection.under_way.len() >= config.requests_max || connection.bytes >= config.bytes_max
         {
@@ -395,7 +422,7 @@ impl Turner {
             Some(agreed) => {
                 let (node, peer) = (self.node.clone(), connection.peer.clone());
                 connection.dialect = agreed.dialect;
-                connection.session = Some(Arc::new(Session::new(node, peer, agreed.msize)));
+                connection.session = Some(Arc::new(Session::new(node, peer, agreed)));
                 agreed.reply()
             }
             None => version::refusal(ours),
@@ -497,7 +524,8 @@ impl Turner {
         frame: Frame<'_>,
     ) {
         let to = self.reply_to(slot, tag);
-        if self.node.pace.is_quick(kind.0) {
+        let may_wait = kind.0 == 204 && session.may_repeat();
+        if self.node.pace.is_quick(kind.0) && !may_wait {
             let mut out = Vec::new();
             let pace = &self.node.pace;
             pace.measure(kind.0, 0, || session.perform(request, tag, &mut out));
@@ -652,6 +680,7 @@ impl Turner {
                 tracing::warn!("{peer} ended: it used {tag} again, which is under way")
             }
             End::NoVersion(kind) => tracing::warn!("{peer} ended: {kind} before Tversion"),
+            End::Drained => tracing::debug!("{peer} left: the node is being drained"),
             End::Stalled => tracing::warn!("{peer} ended: it does not read its replies"),
             End::Broken(error) => tracing::warn!("{peer} ended: {error}"),
         }

@@ -6,8 +6,10 @@
 mod attach;
 mod attributes;
 mod fids;
+mod locking;
 mod names;
 mod opening;
+mod recovery;
 mod xattrs;
 
 pub use fids::{Held, Open};
@@ -16,16 +18,24 @@ use crate::error::Result;
 use crate::node::Shared;
 use crate::peer::Peer;
 use fids::Fids;
-use presagio_ninep::{Errno, Fid, Reply, Request, Tag};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use locking::{Asker, LockRange};
+use presagio_ninep::version::Agreed;
+use presagio_ninep::{Dialect, Errno, Fid, Reply, Request, Tag};
+use recovery::Greeting;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One session of a connection; a new Tversion begins another.
 pub struct Session {
     node: Arc<Shared>,
     peer: Arc<Peer>,
+    /// A number that no other session of this node has.
+    number: u64,
     /// The largest frame, as agreed on.
     msize: u32,
+    dialect: Dialect,
     fids: Mutex<Fids>,
+    /// Who the client says it is.
+    greeting: OnceLock<Greeting>,
 }
 
 /// Where a reply is written to.
@@ -53,14 +63,16 @@ pub fn refuse(tag: Tag, error: Errno, out: &mut Vec<u8>) {
 }
 
 impl Session {
-    /// A session with frames of up to `msize` bytes.
-    pub fn new(node: Arc<Shared>, peer: Arc<Peer>, msize: u32) -> Session {
-        let fids = Mutex::new(Fids::new(node.config.fids_max));
+    /// A session of what was agreed on.
+    pub fn new(node: Arc<Shared>, peer: Arc<Peer>, agreed: Agreed) -> Session {
         Session {
+            number: node.number(),
+            fids: Mutex::new(Fids::new(node.config.fids_max)),
             node,
             peer,
-            msize,
-            fids,
+            msize: agreed.msize,
+            dialect: agreed.dialect,
+            greeting: OnceLock::new(),
         }
     }
 
@@ -193,14 +205,37 @@ impl Session {
                 size,
                 flags,
             } => self.xattr_create(fid, name, size, flags, answer),
+            Request::Lock { fid, lock_type, flags, start, length, process, client } => {
+                let (range, asker) = (LockRange { start, length }, Asker { process, client });
+                self.lock(fid, lock_type, flags, &range, &asker, answer)
+            }
+            Request::GetLock { fid, lock_type, start, length, process, client } => {
+                let (range, asker) = (LockRange { start, length }, Asker { process, client });
+                self.get_lock(fid, lock_type, &range, &asker, answer)
+            }
+            Request::Hello { instance, resume, job, .. } => {
+                self.hello(instance, resume, job, answer)
+            }
+            Request::Once { sequence, settled, request } => {
+                self.once(sequence, settled, request, answer)
+            }
+            Request::Handle { fid } => self.handle(fid, answer),
+            Request::Reopen { root, fid, flags, handle } => {
+                self.reopen(root, fid, flags.flags(), handle, answer)
+            }
             // Tversion and Tflush are the connection's own.
             _ => Err(Errno::OPNOTSUPP),
         }
     }
 
-    /// The session is over: all that it holds is let go.
+    /// The session is over: all that it holds is let go. The locks of a client that may come back wait for it.
     pub fn end(&self) {
-        let held = self.fids().clear();
-        drop(held);
+        let all = self.fids().clear();
+        for held in all {
+            match self.greeting.get() {
+                Some(_) => self.node.lost(&held),
+                None => self.node.closed(&held),
+            }
+        }
     }
 }

@@ -59,7 +59,7 @@ impl Session {
         if let Open::NewXattr(value) = &held.open {
             self.set_xattr(&held, value)?;
         }
-        drop(held);
+        self.node.closed(&held);
         answer.reply(Reply::Clunk)
     }
 
@@ -134,15 +134,15 @@ impl Session {
         let new_dir = self.acting(dir)?;
         let (old_dir, old) = self.still_at(&held.place)?;
         let old = Name::new(&old).map_err(|_| Errno::INVAL)?;
-        self.node.move_name(&old_dir, old, new_dir.dir()?, name)?;
+        self.node.move_name(&new_dir.user, (&old_dir, old), (new_dir.dir()?, name))?;
         answer.reply(Reply::Rename)
     }
 
     pub(super) fn rename_at(&self, old: (Fid, Name<'_>), new: (Fid, Name<'_>)) -> Result<()> {
         let old_dir = self.acting(old.0)?;
         let new_dir = self.held(new.0)?;
-        self.node
-            .move_name(old_dir.dir()?, old.1, new_dir.dir()?, new.1)
+        let (from, to) = ((old_dir.dir()?, old.1), (new_dir.dir()?, new.1));
+        self.node.move_name(&old_dir.user, from, to)
     }
 
     pub(super) fn unlink_at(
@@ -154,17 +154,18 @@ impl Session {
     ) -> Result<()> {
         let dir = self.acting(dir)?;
         let is_dir = flags.contains(UnlinkFlags::REMOVEDIR);
-        self.node.remove_name(dir.dir()?, name, is_dir)?;
+        self.node.remove_name(&dir.user, dir.dir()?, name, is_dir)?;
         answer.reply(Reply::UnlinkAt)
     }
 
     /// Removes what a fid stands for, and the fid in any case.
     pub(super) fn remove(&self, fid: Fid, answer: &mut Answer<'_>) -> Result<()> {
         let held = self.fids().remove(fid)?;
+        self.node.closed(&held);
         self.node.power.act_as(&held.user)?;
         let (dir, name) = self.still_at(&held.place)?;
         let name = Name::new(&name).map_err(|_| Errno::INVAL)?;
-        self.node.remove_name(&dir, name, held.place.is_dir())?;
+        self.node.remove_name(&held.user, &dir, name, held.place.is_dir())?;
         answer.reply(Reply::Remove)
     }
 

@@ -21,20 +21,23 @@ impl Session {
     }
 
     /// Opens the place of `held`; `fid` stands for what is open from now on.
-    pub(crate) fn open_as(&self, fid: Fid, held: &Held, flags: OpenFlags) -> Result<Qid> {
-        let place = held.closed()?;
-        let access = access_of(flags)?;
-        if access.write || flags.contains(OpenFlags::TRUNC) {
+    fn open_as(&self, fid: Fid, held: &Held, flags: OpenFlags) -> Result<Qid> {
+        let open = self.opened(held.closed()?, flags)?;
+        let qid = self.node.export.qid(&held.place.stat()?);
+        self.fids().replace(fid, held.opened(open))?;
+        Ok(qid)
+    }
+
+    /// Opens a place.
+    pub(super) fn opened(&self, place: &Place, flags: OpenFlags) -> Result<Open> {
+        if access_of(flags)?.write || flags.contains(OpenFlags::TRUNC) {
             self.node.export.writable()?;
         }
         let opened = self.node.export.open(place, self.kernel_flags(flags)?)?;
-        let open = match place.is_dir() {
-            true => Open::Dir(Mutex::new(opened)),
-            false => Open::File(Arc::new(self.file(place, opened, flags)?)),
-        };
-        let qid = self.node.export.qid(&place.stat()?);
-        self.fids().replace(fid, held.opened(open))?;
-        Ok(qid)
+        match place.is_dir() {
+            true => Ok(Open::Dir(Mutex::new(opened))),
+            false => Ok(Open::File(Arc::new(self.file(place, opened, flags)?))),
+        }
     }
 
     /// What the kernel is asked to open with. Who cuts a file needs the right to write, also without saying so.
@@ -86,6 +89,7 @@ impl Session {
         }
         Ok(OpenFile {
             bytes,
+            number: self.node.number(),
             hold: self.node.files.opened(place.key()),
             read: access.read,
             write: access.write,
@@ -113,12 +117,12 @@ impl Session {
     }
 
     /// What one read or write can carry at most.
-    fn io_unit(&self) -> u32 {
+    pub(super) fn io_unit(&self) -> u32 {
         self.msize - IO_HEADER
     }
 }
 
-fn access_of(flags: OpenFlags) -> Result<Access> {
+pub(super) fn access_of(flags: OpenFlags) -> Result<Access> {
     let (read, write) = match flags.0 & OpenFlags::ACCESS.0 {
         0 => (true, false),
         1 => (false, true),

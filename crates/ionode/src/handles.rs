@@ -1,0 +1,194 @@
+//! Handles: by what a client finds a file again after its node, or its connection, went away.
+//!
+//! ```text
+//! handle: version[1] kind[1] granted[1] uid[4] device[8] inode[8] where[..] seal[16]
+//! ```
+//!
+//! `where` is the kernel's own handle (kind 1: type\[4\], then bytes), which stays good whatever the file is renamed to,
+//! or, on file systems without such, the path from the root of the export (kind 2), which is good as long as the
+//! same file is there. `granted` is what the file was open for (bits: 1 read, 2 write): who had it open may have it again,
+//! also if its permissions would not allow that any more (git writes objects that nobody may write). The seal makes all
+//! of this the node's own word, for that user only.
+
+use crate::error::{OrErrno, Result};
+use crate::export::{Export, FileKey, Place};
+use crate::own::OwnDirectory;
+use crate::seal::{SEAL, Seal};
+use crate::sys::{self, KernelHandle};
+use presagio_ninep::{Errno, Step};
+use presagio_storage::Access;
+use std::os::fd::AsRawFd;
+
+const VERSION: u8 = 1;
+const BY_KERNEL: u8 = 1;
+const BY_PATH: u8 = 2;
+const HEAD: usize = 1 + 1 + 1 + 4 + 8 + 8;
+const PURPOSE: &str = "handle";
+
+/// What a handle says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Whose it is.
+    pub uid: u32,
+    /// The file.
+    pub key: FileKey,
+    /// What it was open for.
+    pub granted: Access,
+    wherever: Where,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Where {
+    Kernel(KernelHandle),
+    Path(Vec<u8>),
+}
+
+/// A handle for `place`, which `uid` has open for `granted`.
+pub fn make(seal: &Seal, export: &Export, place: &Place, uid: u32, granted: Access) -> Result<Vec<u8>> {
+    let is_below_root = place.key().device == export.root().key().device;
+    let by_kernel = match is_below_root {
+        true => sys::handle_of(place.fd()).ok(),
+        false => None,
+    };
+    let key = place.key();
+    let kind = if by_kernel.is_some() { BY_KERNEL } else { BY_PATH };
+    let mut bytes = vec![VERSION, kind, u8::from(granted.read) | u8::from(granted.write) << 1];
+    bytes.extend_from_slice(&uid.to_le_bytes());
+    bytes.extend_from_slice(&key.device.to_le_bytes());
+    bytes.extend_from_slice(&key.inode.to_le_bytes());
+    match by_kernel {
+        Some(handle) => {
+            bytes.extend_from_slice(&handle.kind.to_le_bytes());
+            bytes.extend_from_slice(&handle.bytes);
+        }
+        None => bytes.extend_from_slice(&path_of(export, place)?),
+    }
+    let signed = seal.sign(PURPOSE, &[&bytes]);
+    bytes.extend_from_slice(&signed);
+    Ok(bytes)
+}
+
+/// Where a place is now, from the root of the export.
+fn path_of(export: &Export, place: &Place) -> Result<Vec<u8>> {
+    let at = |place: &Place| {
+        let path = format!("/proc/self/fd/{}", place.fd().as_raw_fd());
+        rustix::fs::readlink(path, Vec::new()).or_errno()
+    };
+    let (root, path) = (at(export.root())?.into_bytes(), at(place)?.into_bytes());
+    let below = path.strip_prefix(&*root).ok_or(Errno::STALE)?;
+    Ok(below.strip_prefix(b"/").unwrap_or(below).to_vec())
+}
+
+/// Reads a handle of ours.
+pub fn read(seal: &Seal, handle: &[u8]) -> Result<Found> {
+    let (signed, seal_of) = handle.split_at_checked(handle.len().saturating_sub(SEAL)).ok_or(Errno::STALE)?;
+    if signed.len() < HEAD || !seal.is_signed(PURPOSE, &[signed], seal_of) {
+        return Err(Errno::STALE);
+    }
+    let number = |at: usize| u64::from_le_bytes(signed[at..at + 8].try_into().expect("eight bytes"));
+    let rest = &signed[HEAD..];
+    let wherever = match (signed[0], signed[1]) {
+        (VERSION, BY_KERNEL) => {
+            let (kind, bytes) = rest.split_first_chunk().ok_or(Errno::STALE)?;
+            Where::Kernel(KernelHandle {
+                kind: i32::from_le_bytes(*kind),
+                bytes: bytes.to_vec(),
+            })
+        }
+        (VERSION, BY_PATH) => Where::Path(rest.to_vec()),
+        _ => return Err(Errno::STALE),
+    };
+    Ok(Found {
+        uid: u32::from_le_bytes(signed[3..7].try_into().expect("four bytes")),
+        key: FileKey {
+            device: number(7),
+            inode: number(15),
+        },
+        granted: Access {
+            read: signed[2] & 1 != 0,
+            write: signed[2] & 2 != 0,
+        },
+        wherever,
+    })
+}
+
+impl Found {
+    /// Finds the file, as the node itself. One that lost its last name while it was open is found where the node keeps
+    /// it.
+    pub fn place(&self, export: &Export, own: Option<&OwnDirectory>) -> Result<Place> {
+        let place = match &self.wherever {
+            Where::Kernel(handle) => {
+                let fd = sys::open_handle(export.mount(), handle).or_errno()?;
+                Place::of(fd, None)?.0
+            }
+            Where::Path(path) => match walk(export, path) {
+                Ok(place) if place.key() == self.key => place,
+                missing => {
+                    let own = own.ok_or(Errno::STALE)?;
+                    let kept = own.kept(self.key).or_errno();
+                    Place::of(kept.map_err(|_| missing.err().unwrap_or(Errno::STALE))?, None)?.0
+                }
+            },
+        };
+        match place.key() == self.key {
+            true => Ok(place),
+            false => Err(Errno::STALE),
+        }
+    }
+}
+
+fn walk(export: &Export, path: &[u8]) -> Result<Place> {
+    let mut at = export.root().clone();
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        let step = Step::new(name).map_err(|_| Errno::STALE)?;
+        at = export.step(&at, step)?.0;
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_storage::Directory;
+    use std::sync::Arc;
+
+    fn export(dir: &std::path::Path) -> Export {
+        Export::new(dir, Arc::new(Directory), false).unwrap()
+    }
+
+    const BOTH: Access = Access {
+        read: true,
+        write: true,
+    };
+
+    #[test]
+    fn a_file_is_found_again_after_it_was_renamed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"x").unwrap();
+        let (export, seal) = (export(dir.path()), Seal::new(b"s"));
+        let place = walk(&export, b"a").unwrap();
+        let handle = make(&seal, &export, &place, 7, BOTH).unwrap();
+        std::fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+        let found = read(&seal, &handle).unwrap();
+        assert_eq!((found.uid, found.granted, found.key), (7, BOTH, place.key()));
+        if found.place(&export, None).is_err() {
+            // Not root, or a file system without handles: then it is found where it was, or not at all.
+            assert_ne!(handle[1], BY_KERNEL);
+        }
+    }
+
+    #[test]
+    fn nothing_but_our_own_word_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let (export, seal) = (export(dir.path()), Seal::new(b"s"));
+        let handle = make(&seal, &export, export.root(), 7, BOTH).unwrap();
+        assert!(read(&seal, &handle).is_ok());
+        assert!(read(&Seal::new(b"t"), &handle).is_err());
+        for at in 0..handle.len() {
+            let mut changed = handle.clone();
+            changed[at] ^= 1;
+            assert!(read(&seal, &changed).is_err(), "byte {at}");
+            assert!(read(&seal, &handle[..at]).is_err(), "{at} bytes");
+        }
+    }
+}

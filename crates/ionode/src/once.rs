@@ -1,0 +1,372 @@
+//! Requests that must not be done twice: the replies that were given, kept in the export.
+//!
+//! A client that loses its connection does not know whether its rename was done. It asks again, under the same number,
+//! and gets the reply that it would have got. Each instance of a client has a file of slots:
+//!
+//! ```text
+//! header, 64 bytes:   magic[8] "PRESONCE"  version[4]  boot[36]  zeros
+//! slot i, 512 bytes:  sequence[8] state[1] zeros[1] reply_len[2] extra_len[2] zeros[2] crc[4] reply[..] extra[..]
+//! ```
+//!
+//! A slot is written before the request is done (state 1: begun) and after (state 2: done, with the reply). A request
+//! takes the slot of its number modulo 256; so many may be unsettled. The file outlives the node's process, not
+//! certainly the machine: after a restart of that (`boot` differs), and where a slot says that a request was begun,
+//! nobody can tell, and the client is told that.
+
+use crate::own::OwnDirectory;
+use presagio_ninep::Errno;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Numbered requests that a client may have unsettled.
+pub const UNSETTLED_MAX: u64 = 256;
+
+const MAGIC: &[u8; 8] = b"PRESONCE";
+const VERSION: u32 = 1;
+const HEADER: usize = 64;
+const SLOT: usize = 512;
+const SLOT_HEAD: usize = 20;
+const BEGUN: u8 = 1;
+const DONE: u8 = 2;
+
+/// How long a repeated request waits for the first to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Files of instances that were not heard of for so long are removed.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// A client that was started once and keeps its number over all its connections.
+pub type Instance = [u8; 16];
+
+/// All instances that this node knows.
+#[derive(Default)]
+pub struct OnceTable(Mutex<HashMap<Instance, Arc<Once>>>);
+
+impl OnceTable {
+    /// The replies to an instance, from what is on disk if this node does not have them. The second value says whether
+    /// there was anything.
+    pub fn find(&self, instance: Instance, own: Option<&OwnDirectory>) -> io::Result<(Arc<Once>, bool)> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(once) = all.get(&instance) {
+            return Ok((once.clone(), true));
+        }
+        let (once, known) = Once::open(instance, own)?;
+        let once = Arc::new(once);
+        all.insert(instance, once.clone());
+        Ok((once, known))
+    }
+
+    /// Drops what nobody uses from memory: it is on disk.
+    pub fn tidy(&self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, once| Arc::strong_count(once) > 1 || once.file.is_none());
+    }
+
+    /// Removes the files of instances that were not heard of for a day.
+    pub fn sweep(own: &OwnDirectory) -> io::Result<()> {
+        for entry in rustix::fs::Dir::read_from(own.once())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let stat = rustix::fs::statat(own.once(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime as u64);
+            let age = SystemTime::now().duration_since(changed).unwrap_or_default();
+            let is_dot = matches!(name.to_bytes(), b"." | b"..");
+            if !is_dot && age > FORGOTTEN_AFTER {
+                rustix::fs::unlinkat(own.once(), name, AtFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbered requests of one instance.
+pub struct Once {
+    file: Option<OwnedFd>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    replies: HashMap<u64, Step>,
+    settled: u64,
+}
+
+/// How far a request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// Somebody is at it.
+    Running,
+    /// Somebody was at it when the node ended.
+    Unknown,
+    /// It was done.
+    Done(Kept),
+}
+
+/// What is kept of a request that was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Type and fields of the reply.
+    pub reply: Vec<u8>,
+    /// What is needed to let its fid stand for what it stood for: a handle.
+    pub extra: Vec<u8>,
+}
+
+/// What a numbered request meets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// It is new: do it, then say [`Once::done`].
+    First,
+    /// It was done.
+    Again(Kept),
+}
+
+impl Once {
+    fn open(instance: Instance, own: Option<&OwnDirectory>) -> io::Result<(Once, bool)> {
+        let mut once = Once {
+            file: None,
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        };
+        let Some(own) = own else {
+            return Ok((once, false));
+        };
+        let name: String = instance.iter().map(|byte| format!("{byte:02x}")).collect();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(own.once(), name, flags, Mode::RUSR | Mode::WUSR)?;
+        let known = once.load(&file)?;
+        once.file = Some(file);
+        Ok((once, known))
+    }
+
+    /// Reads what is there. A file that is no such file is begun anew: it is ours alone, so a crash of the machine left
+    /// it so.
+    fn load(&mut self, file: &OwnedFd) -> io::Result<bool> {
+        let boot = boot()?;
+        let mut bytes = vec![0; HEADER + SLOT * UNSETTLED_MAX as usize];
+        let len = rustix::io::pread(file, &mut bytes, 0)?;
+        let is_ours = len >= HEADER && bytes[..8] == *MAGIC && bytes[8..12] == VERSION.to_le_bytes();
+        if !is_ours {
+            let mut header = [0; HEADER];
+            header[..8].copy_from_slice(MAGIC);
+            header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+            header[12..48].copy_from_slice(&boot);
+            rustix::fs::ftruncate(file, 0)?;
+            rustix::io::pwrite(file, &header, 0)?;
+            return Ok(false);
+        }
+        let same_boot = bytes[12..48] == boot;
+        rustix::io::pwrite(file, &boot, 12)?;
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for slot in bytes[HEADER..len].chunks_exact(SLOT) {
+            if let Some((sequence, step)) = read_slot(slot) {
+                let step = if same_boot { step } else { Step::Unknown };
+                state.replies.insert(sequence, step);
+            }
+        }
+        Ok(true)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many replies are kept.
+    pub fn len(&self) -> usize {
+        self.state().replies.len()
+    }
+
+    /// Request `sequence` came; the replies up to `settled` are not needed any more.
+    pub fn begin(&self, sequence: u64, settled: u64) -> Result<Begin, Errno> {
+        let mut state = self.state();
+        state.settle(settled);
+        loop {
+            match state.replies.get(&sequence) {
+                Some(Step::Done(kept)) => return Ok(Begin::Again(kept.clone())),
+                Some(Step::Unknown) => return Err(Errno::IO),
+                Some(Step::Running) => {
+                    let (next, late) = self.ended.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+                    state = next;
+                    if late.timed_out() {
+                        return Err(Errno::IO);
+                    }
+                }
+                None => break,
+            }
+        }
+        if sequence <= state.settled || sequence > state.settled.saturating_add(UNSETTLED_MAX) {
+            return Err(Errno::INVAL);
+        }
+        self.write(sequence, BEGUN, &Kept::default())?;
+        state.replies.insert(sequence, Step::Running);
+        Ok(Begin::First)
+    }
+
+    /// Request `sequence`, which had begun, is done.
+    pub fn done(&self, sequence: u64, kept: Kept) {
+        // If that fails, the client still gets its reply, and gets it again from this process; the next cannot tell.
+        let _ = self.write(sequence, DONE, &kept);
+        self.state().replies.insert(sequence, Step::Done(kept));
+        self.ended.notify_all();
+    }
+
+    fn write(&self, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let slot = make_slot(sequence, state, kept).ok_or(Errno::IO)?;
+        let at = HEADER as u64 + (sequence % UNSETTLED_MAX) * SLOT as u64;
+        let written = rustix::io::pwrite(file, &slot, at);
+        match written {
+            Ok(count) if count == slot.len() => Ok(()),
+            Ok(_) => Err(Errno::NOSPC),
+            Err(error) => Err(Errno(error.raw_os_error().unsigned_abs())),
+        }
+    }
+}
+
+impl State {
+    fn settle(&mut self, settled: u64) {
+        if settled > self.settled {
+            self.settled = settled;
+            self.replies.retain(|sequence, _| *sequence > settled);
+        }
+    }
+}
+
+/// `None` if it does not fit, which no reply that is kept is too long for.
+fn make_slot(sequence: u64, state: u8, kept: &Kept) -> Option<Vec<u8>> {
+    let (reply, extra) = (&kept.reply, &kept.extra);
+    if SLOT_HEAD + reply.len() + extra.len() > SLOT {
+        return None;
+    }
+    let mut slot = vec![0; SLOT];
+    slot[..8].copy_from_slice(&sequence.to_le_bytes());
+    slot[8] = state;
+    slot[10..12].copy_from_slice(&(reply.len() as u16).to_le_bytes());
+    slot[12..14].copy_from_slice(&(extra.len() as u16).to_le_bytes());
+    slot[SLOT_HEAD..SLOT_HEAD + reply.len()].copy_from_slice(reply);
+    slot[SLOT_HEAD + reply.len()..SLOT_HEAD + reply.len() + extra.len()].copy_from_slice(extra);
+    let crc = crc32fast::hash(&slot);
+    slot[16..20].copy_from_slice(&crc.to_le_bytes());
+    Some(slot)
+}
+
+fn read_slot(slot: &[u8]) -> Option<(u64, Step)> {
+    let sequence = u64::from_le_bytes(slot[..8].try_into().ok()?);
+    if sequence == 0 {
+        return None;
+    }
+    let mut clean = slot.to_vec();
+    clean[16..20].fill(0);
+    if crc32fast::hash(&clean).to_le_bytes() != slot[16..20] {
+        return Some((sequence, Step::Unknown));
+    }
+    let length = |at: usize| usize::from(u16::from_le_bytes([slot[at], slot[at + 1]]));
+    let (reply, extra) = (length(10), length(12));
+    let step = match slot[8] {
+        DONE => {
+            let bytes = slot.get(SLOT_HEAD..SLOT_HEAD + reply + extra)?;
+            let (reply, extra) = bytes.split_at(reply);
+            Step::Done(Kept {
+                reply: reply.to_vec(),
+                extra: extra.to_vec(),
+            })
+        }
+        _ => Step::Unknown,
+    };
+    Some((sequence, step))
+}
+
+/// Changes when the machine starts anew.
+fn boot() -> io::Result<[u8; 36]> {
+    let text = std::fs::read("/proc/sys/kernel/random/boot_id")?;
+    let id = text.first_chunk().copied();
+    id.ok_or_else(|| io::Error::other("the kernel's boot id is not what it used to be"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn own() -> (tempfile::TempDir, OwnDirectory) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = rustix::fs::open(dir.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        let own = OwnDirectory::open(root.unwrap().as_fd()).unwrap();
+        (dir, own)
+    }
+
+    fn kept(text: &[u8]) -> Kept {
+        Kept {
+            reply: text.to_vec(),
+            extra: b"handle".to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_done_is_answered_alike_also_by_the_next_node() {
+        let (_dir, own) = own();
+        let table = OnceTable::default();
+        let (once, known) = table.find([1; 16], Some(&own)).unwrap();
+        assert!(!known);
+        assert_eq!(once.begin(1, 0), Ok(Begin::First));
+        once.done(1, kept(b"first"));
+        assert_eq!(once.begin(1, 0), Ok(Begin::Again(kept(b"first"))));
+        let (next, known) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        assert!(known && next.len() == 1);
+        assert_eq!(next.begin(1, 0), Ok(Begin::Again(kept(b"first"))));
+        let (other, known) = OnceTable::default().find([2; 16], Some(&own)).unwrap();
+        assert!(!known && other.len() == 0);
+    }
+
+    #[test]
+    fn of_a_request_that_had_only_begun_nobody_can_tell() {
+        let (_dir, own) = own();
+        let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        assert_eq!(once.begin(5, 4), Ok(Begin::First));
+        let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        assert_eq!(next.begin(5, 4), Err(Errno::IO));
+        assert_eq!(next.begin(6, 5), Ok(Begin::First));
+    }
+
+    #[test]
+    fn settled_replies_are_forgotten_and_too_many_unsettled_refused() {
+        let (_dir, own) = own();
+        let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        for sequence in 1..=UNSETTLED_MAX {
+            assert_eq!(once.begin(sequence, 0), Ok(Begin::First));
+            once.done(sequence, kept(b"r"));
+        }
+        assert_eq!(once.begin(UNSETTLED_MAX + 1, 0), Err(Errno::INVAL));
+        assert_eq!(once.begin(UNSETTLED_MAX + 1, 1), Ok(Begin::First));
+        assert_eq!(once.begin(1, 1), Err(Errno::INVAL));
+        assert_eq!(once.len() as u64, UNSETTLED_MAX);
+    }
+
+    #[test]
+    fn a_slot_that_was_damaged_is_one_of_which_nobody_can_tell() {
+        let (_dir, own) = own();
+        let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        once.begin(3, 2).unwrap();
+        once.done(3, kept(b"r"));
+        let at = (HEADER + 3 * SLOT + SLOT_HEAD) as u64;
+        rustix::io::pwrite(once.file.as_ref().unwrap(), b"x", at).unwrap();
+        let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        assert_eq!(next.begin(3, 2), Err(Errno::IO));
+    }
+
+    #[test]
+    fn a_repeated_request_waits_for_the_first_to_end() {
+        let (once, _) = OnceTable::default().find([1; 16], None).unwrap();
+        assert_eq!(once.begin(1, 0), Ok(Begin::First));
+        let again = once.clone();
+        let waiting = std::thread::spawn(move || again.begin(1, 0));
+        once.done(1, kept(b"r"));
+        assert_eq!(waiting.join().unwrap(), Ok(Begin::Again(kept(b"r"))));
+    }
+}

@@ -1,0 +1,118 @@
+//! Locks, as the protocol asks for them.
+
+use super::{Answer, Session};
+use crate::error::Result;
+use crate::locks::{Owner, Wanted};
+use presagio_ninep::{Dialect, Errno, Fid, LockFlags, LockStatus, LockType, Reply, Text};
+use rustix::fs::OFlags;
+
+/// A range, as the protocol has it: no length means to the end, whatever that will be.
+pub struct LockRange {
+    pub start: u64,
+    pub length: u64,
+}
+
+/// Who asks, as the protocol has it.
+pub struct Asker<'a> {
+    pub process: u32,
+    pub client: Text<'a>,
+}
+
+impl Session {
+    pub(super) fn lock(
+        &self,
+        fid: Fid,
+        kind: LockType,
+        flags: LockFlags,
+        range: &LockRange,
+        asker: &Asker<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        let reclaim = flags.contains(LockFlags::RECLAIM);
+        let (held, wanted) = self.wanted(fid, kind, range, asker, reclaim)?;
+        self.node.act_as_node()?;
+        let open = || {
+            let both = self.node.export.open(&held.place, OFlags::RDWR);
+            let fd = both.or_else(|_| self.node.export.open(&held.place, OFlags::RDONLY))?;
+            Ok(fd)
+        };
+        let own = self.node.own.as_ref();
+        let status = self.node.locks.set(held.place.key(), &wanted, own, open);
+        answer.reply(Reply::Lock {
+            status: self.understood(status),
+        })
+    }
+
+    /// Linux's client takes "grace" for "cannot be had".
+    fn understood(&self, status: LockStatus) -> LockStatus {
+        match (status, self.dialect) {
+            (LockStatus::Grace, Dialect::Linux) => LockStatus::Blocked,
+            (status, _) => status,
+        }
+    }
+
+    pub(super) fn get_lock(
+        &self,
+        fid: Fid,
+        kind: LockType,
+        range: &LockRange,
+        asker: &Asker<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        let (held, wanted) = self.wanted(fid, kind, range, asker, false)?;
+        let Some(lock) = self.node.locks.conflict(held.place.key(), &wanted) else {
+            return answer.reply(Reply::GetLock {
+                lock_type: LockType::Unlock,
+                start: range.start,
+                length: range.length,
+                process: asker.process,
+                client: asker.client,
+            });
+        };
+        answer.reply(Reply::GetLock {
+            lock_type: if lock.exclusive { LockType::Write } else { LockType::Read },
+            start: lock.start,
+            length: if lock.end == u64::MAX { 0 } else { lock.end - lock.start },
+            process: lock.owner.process,
+            client: Text::new(&lock.owner.name).map_err(|_| Errno::IO)?,
+        })
+    }
+
+    fn wanted(
+        &self,
+        fid: Fid,
+        kind: LockType,
+        range: &LockRange,
+        asker: &Asker<'_>,
+        reclaim: bool,
+    ) -> Result<(std::sync::Arc<super::Held>, Wanted)> {
+        let held = self.held(fid)?;
+        let file = held.file()?;
+        let may = match kind {
+            LockType::Read => file.read,
+            LockType::Write => file.write,
+            LockType::Unlock => true,
+        };
+        if !may {
+            return Err(Errno::BADF);
+        }
+        let end = match range.length {
+            0 => u64::MAX,
+            length => range.start.checked_add(length).ok_or(Errno::INVAL)?,
+        };
+        let owner = Owner {
+            client: self.client(),
+            name: asker.client.bytes().to_vec(),
+            process: asker.process,
+        };
+        let wanted = Wanted {
+            owner,
+            through: file.number,
+            kind,
+            start: range.start,
+            end,
+            reclaim,
+        };
+        Ok((held, wanted))
+    }
+}

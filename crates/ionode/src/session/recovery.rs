@@ -1,0 +1,224 @@
+//! Coming back: who a client is over all its connections, requests that must not be done twice, files found again.
+
+use super::{Answer, Held, Open, Session, refuse};
+use crate::error::{OrErrno, Result};
+use crate::handles;
+use crate::once::{Begin, Instance, Kept, Once};
+use presagio_ninep::extension::{ReopenFlags, Resumed, Wrapped};
+use presagio_ninep::{Errno, Fid, HEADER, Handle, OpenFlags, Reply, Request, Text};
+use presagio_storage::Access;
+use std::sync::Arc;
+
+/// What a client said of itself.
+pub struct Greeting {
+    /// Its number over all its connections.
+    pub instance: Instance,
+    /// The replies to its numbered requests.
+    pub once: Arc<Once>,
+    /// Its job, if it said one.
+    pub job: String,
+}
+
+const NOTHING: Access = Access {
+    read: false,
+    write: false,
+};
+
+impl Session {
+    pub(super) fn hello(
+        &self,
+        instance: Instance,
+        resume: [u8; 16],
+        job: Text<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        self.node.act_as_node()?;
+        let uid = self.peer.uid().to_le_bytes();
+        let ours = self.node.seal.sign("resume", &[&instance, &uid]);
+        let (once, known) = self.node.once.find(instance, self.node.own.as_ref()).or_errno()?;
+        if known && resume != ours {
+            self.node.audit(&self.peer, &"it came as an instance that is not its own");
+            return Err(Errno::PERM);
+        }
+        let resumed = if known { Resumed::Yes } else { Resumed::No };
+        let (replies, job) = (once.len() as u32, String::from_utf8_lossy(job.bytes()).into_owned());
+        let greeting = Greeting { instance, once, job };
+        self.greeting.set(greeting).map_err(|_| Errno::PROTO)?;
+        let node = Text::new(&self.node.config.name).map_err(|_| Errno::IO)?;
+        answer.reply(Reply::Hello {
+            epoch: self.node.epoch,
+            resume: ours,
+            resumed,
+            replies,
+            grace_ms: self.node.locks.grace_left().as_millis() as u32,
+            node,
+        })
+    }
+
+    /// Does a request once, and answers the same whenever it is asked for again.
+    pub(super) fn once(
+        &self,
+        sequence: u64,
+        settled: u64,
+        wrapped: Wrapped<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        let once = self.greeting.get().ok_or(Errno::PROTO)?.once.clone();
+        let request = wrapped.request();
+        self.node.act_as_node()?;
+        match once.begin(sequence, settled)? {
+            Begin::Again(kept) => self.answer_again(&kept, request, answer),
+            Begin::First => {
+                let kept = self.do_first(request, answer);
+                self.node.act_as_node()?;
+                once.done(sequence, kept);
+                Ok(())
+            }
+        }
+    }
+
+    fn do_first(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Kept {
+        let start = answer.out.len();
+        let result = match request {
+            Request::Write { fid, data, .. } => self.append(fid, data.bytes(), answer),
+            other => self.answer(other, answer),
+        };
+        if let Err(error) = result {
+            answer.out.truncate(start);
+            refuse(answer.tag, error, answer.out);
+        }
+        let extra = match (request, result) {
+            (Request::Create { fid, .. } | Request::Open { fid, .. }, Ok(())) => self.handle_of(fid),
+            _ => Ok(Vec::new()),
+        };
+        let frame = &answer.out[start..];
+        // Type and fields, without size and tag.
+        let reply = [&frame[4..5], &frame[HEADER..]].concat();
+        Kept {
+            reply,
+            extra: extra.unwrap_or_default(),
+        }
+    }
+
+    /// The old reply, and the fid stands for what it stood for then.
+    fn answer_again(&self, kept: &Kept, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+        let failed = kept.reply.first() == Some(&presagio_ninep::Kind::LERROR.0);
+        match request {
+            _ if failed => {}
+            Request::Create { fid, flags, .. } | Request::Open { fid, flags } => {
+                let held = self.held(fid)?;
+                if matches!(held.open, Open::No) {
+                    let (found, flags) = (&kept.extra, ReopenFlags::new(flags));
+                    let held = self.reopened(found, flags.flags(), &held.user)?;
+                    self.fids().replace(fid, held)?;
+                }
+            }
+            Request::Remove { fid } => drop(self.fids().remove(fid)),
+            _ => {}
+        }
+        let (kind, fields) = kept.reply.split_first().ok_or(Errno::IO)?;
+        let size = (HEADER + fields.len()) as u32;
+        answer.out.extend_from_slice(&size.to_le_bytes());
+        answer.out.push(*kind);
+        answer.out.extend_from_slice(&answer.tag.0.to_le_bytes());
+        answer.out.extend_from_slice(fields);
+        Ok(())
+    }
+
+    /// Appends, on this thread. Of writes, only those to the end are numbered: others may be done twice.
+    fn append(&self, fid: Fid, bytes: &[u8], answer: &mut Answer<'_>) -> Result<()> {
+        let held = self.held(fid)?;
+        let file = held.file()?;
+        match (file.write, file.append) {
+            (false, _) => return Err(Errno::BADF),
+            (_, false) => return Err(Errno::INVAL),
+            (true, true) => {}
+        }
+        let count = self.node.data.append_now(file, bytes)? as u32;
+        answer.reply(Reply::Write { count })
+    }
+
+    fn handle_of(&self, fid: Fid) -> Result<Vec<u8>> {
+        let held = self.held(fid)?;
+        let granted = match &held.open {
+            Open::File(file) => Access {
+                read: file.read,
+                write: file.write,
+            },
+            Open::Dir(_) => Access {
+                read: true,
+                write: false,
+            },
+            _ => NOTHING,
+        };
+        handles::make(&self.node.seal, &self.node.export, &held.place, held.user.uid, granted)
+    }
+
+    pub(super) fn handle(&self, fid: Fid, answer: &mut Answer<'_>) -> Result<()> {
+        let handle = self.handle_of(fid)?;
+        let handle = Handle::new(&handle).map_err(|_| Errno::IO)?;
+        answer.reply(Reply::Handle { handle })
+    }
+
+    pub(super) fn reopen(
+        &self,
+        root: Fid,
+        fid: Fid,
+        flags: OpenFlags,
+        handle: Handle<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
+        let root = self.held(root)?;
+        let held = self.reopened(handle.bytes(), flags, &root.user)?;
+        let qid = self.node.export.qid(&held.place.stat()?);
+        self.fids().insert(fid, held)?;
+        answer.reply(Reply::Reopen { qid, iounit: self.io_unit() })
+    }
+
+    /// What a handle stands for, opened as it was. Who had it open may have it again, whatever its permissions are now.
+    fn reopened(&self, handle: &[u8], flags: OpenFlags, user: &Arc<crate::identity::Identity>) -> Result<Held> {
+        let found = handles::read(&self.node.seal, handle)?;
+        if found.uid != user.uid {
+            return Err(Errno::PERM);
+        }
+        self.node.act_as_node()?;
+        let place = found.place(&self.node.export, self.node.own.as_ref())?;
+        let mut held = Held {
+            place,
+            user: user.clone(),
+            open: Open::No,
+        };
+        if flags.contains(OpenFlags::PATH) {
+            return Ok(held);
+        }
+        let access = super::opening::access_of(flags)?;
+        let was_granted = (!access.read || found.granted.read) && (!access.write || found.granted.write);
+        if !was_granted {
+            self.node.power.act_as(user)?;
+        }
+        held.open = self.opened(&held.place, flags)?;
+        if let Open::File(file) = &held.open
+            && self.node.own.as_ref().is_some_and(|own| own.keeps(file.hold.file().key))
+        {
+            self.node.files.lost_name(file.hold.file().key);
+        }
+        Ok(held)
+    }
+
+    /// The client, over all its connections if it said who it is.
+    pub(super) fn client(&self) -> Instance {
+        match self.greeting.get() {
+            Some(greeting) => greeting.instance,
+            None => {
+                let mut client = [0; 16];
+                client[8..].copy_from_slice(&self.number.to_le_bytes());
+                client
+            }
+        }
+    }
+
+    /// Whether the client's numbered requests may be repetitions, which may have to wait.
+    pub fn may_repeat(&self) -> bool {
+        self.greeting.get().is_some_and(|greeting| greeting.once.len() > 0)
+    }
+}

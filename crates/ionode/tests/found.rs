@@ -1,0 +1,448 @@
+//! Promises that the node did not keep when these tests were written. Each is ignored until it does.
+
+mod common;
+
+use common::gate::{Gate, Gated};
+use common::raw::{Raw, encoded, frame};
+use common::users::{To, kind_and_errno, session, talk_as};
+use common::{
+    Exported, errno, is_root, names, opened, options, pattern, read_all, refused, rw_file,
+    wait_until,
+};
+use presagio_ninep::client::{Client, Options};
+use presagio_ninep::session::{File, Session};
+use presagio_ninep::{
+    Data, Errno, Fid, GetAttr, Kind, LockStatus, LockType, Name, OpenFlags, Reply, Request,
+    UnlinkFlags, XattrFlags,
+};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client that gives up before the node leaves somebody who stalls.
+fn impatient() -> Options {
+    Options {
+        timeout: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(10),
+        ..options()
+    }
+}
+
+/// Lets whoever waits in opening a pipe go on, also when the test fails.
+struct Released(PathBuf);
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        let both = fs::File::options().read(true).write(true).open(&self.0);
+        drop(both);
+    }
+}
+
+#[test]
+fn creating_the_name_of_a_pipe_holds_nobody_up() {
+    let node = Exported::with(|config| config.loops = 1);
+    let (_session, root) = node.connect_with(&impatient());
+    root.mknod("pipe", 0o010_666, (0, 0)).unwrap();
+    let _released = Released(node.path("pipe"));
+    let mut raw = Raw::attached(&node.socket(), 8192);
+    let create = Request::Create {
+        fid: Fid(0),
+        name: Name::new("pipe").unwrap(),
+        flags: OpenFlags::WRONLY,
+        mode: 0o600,
+        gid: 0,
+    };
+    raw.ask(5, &create);
+    for _ in 0..20 {
+        root.getattr(GetAttr::BASIC).expect("others are served");
+    }
+    let error = raw.take().expect("a reply").error();
+    assert_eq!(error, Some(errno(libc::ENXIO)), "pipes are not opened");
+}
+
+/// Connects, says all at once and is gone before the node has looked who it was.
+const HIT_AND_RUN: &str = r#"
+import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+said = sys.stdin.buffer.read()
+for _ in range(300):
+    it = socket.create_connection((host, int(port)))
+    it.sendall(said)
+    it.close()
+"#;
+
+#[test]
+fn whoever_has_gone_is_not_taken_for_root() {
+    if !is_root("a client of another user") {
+        return;
+    }
+    let node = Exported::start();
+    let requests = [
+        common::raw::attach_as(Fid(0), 0),
+        Request::Mkdir {
+            dir: Fid(0),
+            name: Name::new("by-nobody").unwrap(),
+            mode: 0o755,
+            gid: 0,
+        },
+    ];
+    let mut command = common::users::command_as(65533, 65533, "/usr/bin/python3");
+    command.args(["-c", HIT_AND_RUN, node.tcp()]);
+    common::users::run(command, &session(&requests));
+    // Connections are taken in the order in which they came: when ours is, the others were.
+    let (_session, root) = node.connect_tcp();
+    wait_until("the others have left", || node.node().connections() == 1);
+    assert!(names(&root).is_empty(), "another user made something as root");
+}
+
+#[test]
+fn who_does_not_read_keeps_no_memory_from_others() {
+    let node = Exported::with(|config| {
+        config.memory_max = 8 << 20;
+        config.bytes_max = 2 << 20;
+    });
+    fs::write(node.path("file"), pattern(1, 1 << 20)).unwrap();
+    let (_session, root) = node.connect_with(&impatient());
+    let file = opened(&root, "file", OpenFlags::RDONLY);
+    let mut raw = Raw::attached(&node.socket(), 1 << 20);
+    open_raw(&mut raw, "file", OpenFlags::RDONLY);
+    for tag in 10..110 {
+        let read = Request::Read {
+            fid: Fid(1),
+            offset: 0,
+            count: 500_000,
+        };
+        raw.ask(tag, &read);
+    }
+    let mut first = [0];
+    let peeked = rustix::net::recv(&raw.stream, &mut first, rustix::net::RecvFlags::PEEK);
+    peeked.expect("the first reply has come");
+    for _ in 0..50 {
+        assert!(read_all(&file) == pattern(1, 1 << 20), "others are served");
+    }
+}
+
+/// Lets fid 1 of a raw client stand for an open file.
+fn open_raw(raw: &mut Raw, name: &str, flags: OpenFlags) {
+    let steps = [presagio_ninep::Step::new(name).unwrap()];
+    let steps = presagio_ninep::List::new(&steps).unwrap();
+    let (fid, new_fid) = (Fid(0), Fid(1));
+    let walk = Request::Walk {
+        fid,
+        new_fid,
+        steps,
+    };
+    assert_eq!(raw.call(2, &walk).kind, Kind(111));
+    let open = Request::Open {
+        fid: new_fid,
+        flags,
+    };
+    assert_eq!(raw.call(2, &open).kind, Kind(13));
+}
+
+#[test]
+fn writes_that_never_arrive_keep_no_memory_from_others() {
+    let node = Exported::with(|config| {
+        config.memory_max = 16 << 20;
+        config.bytes_max = 4 << 20;
+    });
+    let (_session, root) = node.connect_with(&impatient());
+    let file = rw_file(&root, "file");
+    let bytes = vec![0; 3 << 20];
+    let half: Vec<Raw> = (0..8)
+        .map(|_| {
+            let mut raw = Raw::attached(&node.socket(), 4 << 20);
+            let data = Data::new(&bytes).unwrap();
+            let write = Request::Write {
+                fid: Fid(7),
+                offset: 0,
+                data,
+            };
+            let frame = encoded(9, &write);
+            raw.send(&frame[..100_000]).unwrap();
+            raw
+        })
+        .collect();
+    for round in 0..50 {
+        let bytes = pattern(round, 100_000);
+        file.write_at(0, &bytes).expect("others are served");
+        assert!(read_all(&file) == bytes);
+    }
+    drop(half);
+}
+
+#[test]
+fn a_storage_that_hangs_in_a_write_leaves_other_files_alone() {
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| config.loops = 1);
+    let (_one, root) = node.connect();
+    let stuck = rw_file(&root, "stuck");
+    let (_two, other) = node.connect_with(&impatient());
+    gate.shut_writes();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| stuck.write_at(0, b"bytes"));
+        gate.wait_for(1);
+        let served = (0..20).all(|_| other.getattr(GetAttr::BASIC).is_ok());
+        gate.open();
+        assert_eq!(writing.join().unwrap().unwrap(), 5);
+        assert!(served, "others are served while a write hangs");
+    });
+}
+
+#[test]
+fn a_file_renamed_to_its_own_name_keeps_it() {
+    let node = Exported::start();
+    let (_session, root) = node.connect();
+    let file = rw_file(&root, "same");
+    file.write_at(0, b"content").unwrap();
+    root.rename_at("same", &root, "same").unwrap();
+    assert_eq!(read_all(&file), b"content");
+    assert_eq!(file.getattr(GetAttr::BASIC).unwrap().nlink, 1);
+}
+
+#[test]
+fn a_fid_that_was_renamed_is_renamed_and_removed_again() {
+    let node = Exported::start();
+    let (_session, root) = node.connect();
+    fs::create_dir(node.path("dir")).unwrap();
+    let dir = root.walk("dir").unwrap();
+    fs::write(node.path("first"), "content").unwrap();
+    let file = root.walk("first").unwrap();
+    file.rename(&dir, "second").unwrap();
+    file.rename(&root, "third").unwrap();
+    assert_eq!(names(&root), ["dir", "third"]);
+    file.remove().unwrap();
+    assert_eq!(names(&root), ["dir"]);
+}
+
+#[test]
+fn values_of_attributes_may_be_larger_than_a_page() {
+    let node = Exported::start();
+    let (session, root) = node.connect();
+    fs::write(node.path("file"), "").unwrap();
+    let file = root.walk("file").unwrap();
+    let value = pattern(3, 40_000);
+    let create = Request::XattrCreate {
+        fid: file.fid(),
+        name: presagio_ninep::Text::new("user.large").unwrap(),
+        size: value.len() as u64,
+        flags: XattrFlags(0),
+    };
+    session.client().call(create).unwrap();
+    // Whether the file system has room for it shows when the fid is clunked.
+    let written = session.client().write(file.fid(), 0, &value).unwrap();
+    assert_eq!(written, value.len());
+}
+
+#[test]
+fn an_empty_value_is_a_value_and_replacing_by_nothing_removes() {
+    let node = Exported::start();
+    let (_session, root) = node.connect();
+    let file = rw_file(&root, "tagged");
+    file.set_xattr("user.empty", b"", XattrFlags(0)).unwrap();
+    assert_eq!(file.xattr("user.empty").unwrap(), b"");
+    // What Linux sends for removexattr(2).
+    file.set_xattr("user.empty", b"", XattrFlags::REPLACE)
+        .unwrap();
+    refused(file.xattr("user.empty"), Errno::NODATA);
+}
+
+#[test]
+fn what_is_made_has_the_mode_that_the_client_asked_for() {
+    let node = Exported::start();
+    let (_session, root) = node.connect();
+    // The client has applied the user's umask; the node's own means nothing.
+    root.create("file", OpenFlags::RDWR, 0o666).unwrap();
+    root.mkdir("dir", 0o777).unwrap();
+    root.mknod("pipe", 0o010_662, (0, 0)).unwrap();
+    for (name, mode) in [("file", 0o666), ("dir", 0o777), ("pipe", 0o662)] {
+        let stat = fs::metadata(node.path(name)).unwrap();
+        assert_eq!(stat.mode() & 0o7777, mode, "{name}");
+    }
+}
+
+#[test]
+fn one_user_has_no_more_connections_than_allowed() {
+    let node = Exported::with(|config| config.connections_per_user_max = 3);
+    let kept: Vec<_> = (0..3).map(|_| node.connect()).collect();
+    let fourth = Client::unix(&node.socket(), &impatient());
+    assert!(fourth.is_err(), "a fourth connection of the same user");
+    drop(kept);
+}
+
+#[test]
+fn a_user_that_this_machine_does_not_know_has_the_group_it_came_with() {
+    if !is_root("clients of other users") {
+        return;
+    }
+    let node = Exported::start();
+    let everybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(node.export(), everybody).unwrap();
+    let (uid, socket) = (54321, node.socket());
+    // Root looked it up before, without knowing the group.
+    node.connect_as(uid);
+    let mkdir = Request::Mkdir {
+        dir: Fid(0),
+        name: Name::new("dir").unwrap(),
+        mode: 0o755,
+        gid: u32::MAX,
+    };
+    let requests = [common::raw::attach_as(Fid(0), uid), mkdir];
+    let replies = talk_as(uid, 4711, &To::Unix(&socket), &requests);
+    assert_eq!(kind_and_errno(&replies[1]), (Kind(73), None));
+    let stat = fs::metadata(node.path("dir")).unwrap();
+    assert_eq!((stat.uid(), stat.gid()), (uid, 4711));
+}
+
+#[test]
+fn a_large_write_before_any_version_ends_the_connection() {
+    let node = Exported::start();
+    let mut raw = Raw::silent(&node.socket());
+    let data = [1; 30_000];
+    let count = (data.len() as u32).to_le_bytes();
+    let write = frame(118, 1, &[&[0; 12], &count, &data]);
+    let (first, second) = write.split_at(10_000);
+    raw.send(first).unwrap();
+    // It may be ended before all is sent.
+    let _ = raw.send(second);
+    assert!(raw.take().is_none(), "it is answered");
+}
+
+#[test]
+fn a_listing_with_no_room_for_an_entry_is_no_end() {
+    let node = Exported::start();
+    let mut raw = Raw::attached(&node.socket(), 8192);
+    fs::write(node.path(format!("file-{}", "x".repeat(200))), "").unwrap();
+    let open = Request::Open {
+        fid: Fid(0),
+        flags: OpenFlags::DIRECTORY,
+    };
+    raw.call(1, &open);
+    let mut offset = 0;
+    // Behind the dots there is one long name, and no room for it.
+    loop {
+        let list = Request::ReadDir {
+            fid: Fid(0),
+            offset,
+            count: 30,
+        };
+        let taken = raw.call(1, &list);
+        let Reply::ReadDir { entries } = taken.reply() else {
+            return assert_eq!(taken.error(), Some(Errno::INVAL));
+        };
+        let last = presagio_ninep::Entries::new(entries).last();
+        offset = last.expect("no end while there are entries").unwrap().offset;
+    }
+}
+
+#[test]
+fn locks_keep_others_out_until_they_are_given_back() {
+    let node = Exported::start();
+    let (_one, root) = node.connect();
+    let mine = rw_file(&root, "locked");
+    let (_two, other) = node.connect();
+    let theirs = opened(&other, "locked", OpenFlags::RDWR);
+    let (whole, me, you) = ((0, 0), ("one", 1), ("two", 2));
+    let lock = |file: &File, kind, who| file.lock(kind, whole, who).unwrap();
+    let in_the_way = || theirs.getlock(LockType::Write, whole, you).unwrap();
+    assert_eq!(lock(&mine, LockType::Write, me), LockStatus::Success);
+    assert_eq!(lock(&theirs, LockType::Write, you), LockStatus::Blocked);
+    assert_eq!(in_the_way(), LockType::Write);
+    assert_eq!(lock(&mine, LockType::Unlock, me), LockStatus::Success);
+    assert_eq!(in_the_way(), LockType::Unlock);
+    assert_eq!(lock(&theirs, LockType::Write, you), LockStatus::Success);
+}
+
+#[test]
+fn locks_of_a_client_that_left_are_free() {
+    let node = Exported::start();
+    let (one, root) = node.connect();
+    let mine = rw_file(&root, "locked");
+    let (_two, other) = node.connect();
+    let theirs = opened(&other, "locked", OpenFlags::RDWR);
+    let whole = (0, 0);
+    let held = mine.lock(LockType::Write, whole, ("one", 1)).unwrap();
+    assert_eq!(held, LockStatus::Success);
+    one.client().close();
+    wait_until("the lock is free", || {
+        let mine = theirs.lock(LockType::Write, whole, ("two", 2));
+        mine.unwrap() == LockStatus::Success
+    });
+}
+
+#[test]
+fn every_user_can_reach_the_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let config = presagio_ionode::Config::new(directory.path());
+    let address = presagio_ionode::Address::Unix(socket.clone());
+    let storage = Arc::new(presagio_storage::Directory);
+    let _node = presagio_ionode::Node::start(config, storage, &[address], false).unwrap();
+    // Who comes is known from the kernel; nobody has to be kept out by the socket's mode.
+    let mode = fs::metadata(&socket).unwrap().mode();
+    assert_eq!(mode & 0o666, 0o666);
+}
+
+#[test]
+fn a_client_that_left_while_held_back_is_let_go() {
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| {
+        config.requests_max = 4;
+        config.loops = 1;
+    });
+    fs::write(node.path("file"), pattern(1, 10_000)).unwrap();
+    let mut raw = Raw::attached(&node.socket(), 8192);
+    open_raw(&mut raw, "file", OpenFlags::RDONLY);
+    gate.shut_reads();
+    for tag in 10..30 {
+        let read = Request::Read {
+            fid: Fid(1),
+            offset: 0,
+            count: 100,
+        };
+        raw.ask(tag, &read);
+    }
+    gate.wait_for(1);
+    drop(raw);
+    let before = turns();
+    let (_session, root) = node.connect();
+    for _ in 0..100 {
+        root.getattr(GetAttr::BASIC).unwrap();
+    }
+    let spent = turns() - before;
+    gate.open();
+    assert!(spent < 5_000, "the loop went round {spent} times for nothing");
+}
+
+/// System calls are not counted for us; switches of threads that had nothing to do but wait are: a loop that spins makes
+/// the time that it uses visible instead.
+fn turns() -> u128 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    (used.tv_sec as u128 * 1_000_000_000 + used.tv_nsec as u128) / 100_000
+}
+
+#[test]
+fn unlinked_names_are_counted_where_another_name_is_made_at_the_same_time() {
+    let node = Exported::start();
+    let (_one, root) = node.connect();
+    let (_two, other) = node.connect();
+    for round in 0..200 {
+        let name = format!("name-{round}");
+        let file = rw_file(&root, &name);
+        let linked = std::thread::scope(|scope| {
+            let linking = scope.spawn(|| {
+                let file = other.walk(&name).ok()?;
+                other.link(&file, format!("link-{round}")).ok()
+            });
+            root.unlink(&name, UnlinkFlags(0)).unwrap();
+            linking.join().unwrap().is_some()
+        });
+        let links = file.getattr(GetAttr::BASIC).unwrap().nlink;
+        assert_eq!(links, u64::from(linked), "round {round}");
+    }
+}
+
+#[allow(dead_code, reason = "names the type of sessions in this file")]
+type Kept = (Session, File);
