@@ -1,42 +1,61 @@
-//! `presagio ionode`: forwards a directory to clients, with the scheduler in the middle.
+//! `presagio ionode`: forwards a directory to clients, with the scheduler in the middle; and talks to such a node.
+
+mod control;
+mod storage;
 
 use crate::failure::failure;
+use crate::sched::compare::policy_names;
 use crate::size::Size;
 use presagio_core::Nanos;
 use presagio_ionode::{Address, Config, Node};
 use presagio_sched::{PolicyKind, Settings};
-use presagio_storage::{Directory, Storage};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Forward a directory to clients over 9P2000.L, scheduling their requests
 ///
 /// An I/O node stands between many clients and a file system that is mounted here. It keeps no data of its own: what
-/// it has acknowledged is in the file system. Clients are `presagio mount`, `presagio run --forward`, Linux's own
-/// `mount -t 9p`, and diod's tools.
+/// it has acknowledged is in the file system. Clients are Linux's own `mount -t 9p`, diod's tools, and whatever else
+/// speaks 9P2000.L.
 ///
 /// As root, it does everything as the user who asks; else only for its own user. Who asks is told by the kernel on
-/// Unix sockets and on TCP within this machine.
+/// Unix sockets and on TCP within this machine. SIGTERM lets it answer what was asked, and end.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
-  presagio ionode --export /lustre --listen unix:/run/presagio.sock
+  presagio ionode --export /lustre --listen unix:/run/node.sock
   presagio ionode --export /scratch --listen tcp:127.0.0.1:5640 \\
       --policy aIOLi --depth 4
-  diodcat -s 127.0.0.1:5640 -a /scratch file       read with diod's client
-  mount -t 9p -o trans=unix,version=9p2000.L /run/presagio.sock /mnt
-                                                   mount with Linux's own")]
+  presagio ionode --export /names --listen unix:/run/node.sock \\
+      --server /ost0 --server /ost1 --stripe 1MiB --policy TWINS
+  presagio ionode --export /tmp/x --listen unix:/tmp/s --emulate hdd
+                                               how would it do on a disk?
+  presagio ionode status unix:/run/node.sock.control
+  presagio ionode policy SJF unix:/run/node.sock.control
+  diodcat -s 127.0.0.1:5640 -a /scratch file   read with diod's client
+  mount -t 9p -o trans=unix,version=9p2000.L /run/node.sock /mnt"
+)]
 pub struct Args {
+    #[command(subcommand)]
+    order: Option<control::Order>,
     /// The directory to forward
-    #[arg(long, value_name = "DIR")]
-    export: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    export: Option<PathBuf>,
     /// Where to listen: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
+    /// Where to be told what to do: a Unix socket [default: that of the first --listen, and .control]
+    #[arg(long, value_name = "unix:PATH")]
+    control: Option<Address>,
+    /// Where Prometheus reads, for example tcp:127.0.0.1:9640 (and /metrics); also /status
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<Address>,
     /// How requests are scheduled (`presagio sched list` explains each)
-    #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = crate::sched::compare::policy_names())]
+    #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = policy_names())]
     policy: PolicyKind,
     /// Requests that the storage gets at a time; the others wait in the scheduler
     #[arg(long, value_name = "N")]
@@ -44,9 +63,20 @@ pub struct Args {
     /// The number of this node among those that share the storage, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     node_id: u32,
+    /// How many nodes share the storage
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
     /// How long TWINS serves one data server, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1000)]
     window: u64,
+    #[command(flatten)]
+    storage: storage::Args,
+    /// Write a trace of all reads and writes
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Expect what a trace of an earlier run has
+    #[arg(long, value_name = "TRACE")]
+    foresight: Option<PathBuf>,
     /// Let nothing be changed
     #[arg(long)]
     read_only: bool,
@@ -65,11 +95,28 @@ pub struct Args {
     /// If not root: act as this user for everybody who can connect
     #[arg(long)]
     squash: bool,
+    /// What to say on stderr: error, warn (refused attempts too), info, debug
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    log: tracing::level_filters::LevelFilter,
+    /// Say it as JSON, one object a line
+    #[arg(long)]
+    log_json: bool,
 }
 
+/// How long clients are answered after the node was told to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
 impl Args {
-    fn config(&self) -> Config {
-        let mut config = Config::new(&self.export);
+    fn config(&self, export: &PathBuf) -> anyhow::Result<Config> {
+        if self.node_id >= self.nodes {
+            let what = format!("--node-id {} of {} nodes", self.node_id, self.nodes);
+            return Err(failure(
+                what,
+                "ids count from 0",
+                "name the number of nodes with --nodes",
+            ));
+        }
+        let mut config = Config::new(export);
         config.settings = Settings::new(self.policy);
         config.settings.twins_node = self.node_id;
         config.settings.twins_window = Nanos::from_micros(self.window);
@@ -79,23 +126,73 @@ impl Args {
         config.threads_max = self.threads;
         config.loops = self.loops.unwrap_or(config.loops);
         config.squash = self.squash;
-        config
+        Ok(config)
+    }
+
+    fn control(&self) -> Option<Address> {
+        let beside = self.listen.iter().find_map(|address| match address {
+            Address::Unix(path) => {
+                let mut path = path.clone().into_os_string();
+                path.push(".control");
+                Some(Address::Unix(path.into()))
+            }
+            Address::Tcp(_) => None,
+        });
+        self.control.clone().or(beside)
+    }
+
+    fn log(&self) {
+        let log = tracing_subscriber::fmt()
+            .with_max_level(self.log)
+            .with_writer(std::io::stderr);
+        match self.log_json {
+            true => log.json().init(),
+            false => log.with_ansi(false).init(),
+        }
     }
 }
 
-/// How long clients are answered after the node was told to end.
-const DRAIN: Duration = Duration::from_secs(10);
-
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(order) = &args.order {
+        return order.run();
+    }
+    let export = args.export.as_ref().expect("clap asks for it");
+    args.log();
     // Before there are threads: they inherit it.
     let signals = crate::advisor::ending_signals();
     // Permissions are the clients' to choose.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let storage: Arc<dyn Storage> = Arc::new(Directory);
-    let node = Node::start(args.config(), storage, &args.listen, args.trust_network)
-        .map_err(|error| failure("the node cannot start", error, "see presagio help ionode"))?;
+    let storage = args.storage.open(export)?;
+    let cannot = |error: &dyn std::fmt::Display| {
+        failure("the node cannot start", error, "see presagio help ionode")
+    };
+    let mut node = Node::start(
+        args.config(export)?,
+        storage,
+        &args.listen,
+        args.trust_network,
+    )
+    .map_err(|error| cannot(&error))?;
+    for address in args.control().iter().chain(&args.metrics) {
+        let at = node.open_window(address).map_err(|error| cannot(&error))?;
+        eprintln!("presagio ionode: status on {at}");
+    }
+    if let Some(trace) = &args.foresight {
+        let taken = node.foresee(trace)?;
+        eprintln!("presagio ionode: {taken} requests are foreseen");
+    }
+    if let Some(trace) = &args.record {
+        let cannot = |error| {
+            failure(
+                format!("cannot record to {}", trace.display()),
+                error,
+                "name another file",
+            )
+        };
+        node.record(trace).map_err(cannot)?;
+    }
     for address in node.addresses() {
-        eprintln!("presagio ionode: {} on {address}", args.export.display());
+        eprintln!("presagio ionode: {} on {address}", export.display());
     }
     crate::advisor::wait_for(&signals);
     node.drain(DRAIN);

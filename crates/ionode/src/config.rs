@@ -52,7 +52,10 @@ impl Config {
     pub fn new(export: impl Into<PathBuf>) -> Config {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Config {
-            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            name: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
             export: export.into(),
             read_only: false,
             settings: Settings::new(PolicyKind::ToAgg),

@@ -16,7 +16,9 @@ use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
-use presagio_core::{AppId, Op, Range, Request, RequestId};
+use crate::record::{Answered, Recording};
+use crate::session::Session;
+use presagio_core::{Nanos, Op, Range, Request, RequestId};
 use presagio_engine::{Engine, Service};
 use presagio_ninep::{Errno, Tag};
 use presagio_sched::{Batch, Part, Ticket};
@@ -41,19 +43,32 @@ pub struct Data {
     jobs: Arc<Jobs>,
     pace: Arc<Pace>,
     power: Power,
-    nobody: Arc<Identity>,
+    /// Whom data is moved as.
+    mover: Arc<Identity>,
     /// Buffers for what is read.
     pub buffers: Arc<Buffers>,
+    /// Who is told of what was answered.
+    pub recording: Recording,
 }
 
 /// A piece of a request that is under way.
 struct Pending {
     to: ReplyTo,
+    session: Arc<Session>,
     file: Arc<OpenFile>,
+    whole: Whole,
     object: u16,
     work: Work,
     /// The whole, if this is not all of it.
     join: Option<(Arc<Join>, usize)>,
+}
+
+/// The request that a piece is of.
+#[derive(Clone, Copy)]
+struct Whole {
+    op: Op,
+    range: Range,
+    since: Nanos,
 }
 
 enum Work {
@@ -108,14 +123,14 @@ struct Taken {
 type Parts = SmallVec<[Taken; 1]>;
 
 impl Data {
-    /// For as many loops as there are mailboxes.
+    /// For as many loops as there are mailboxes. Data is moved as `mover`.
     pub fn new(
         mail: Mailboxes,
         jobs: Arc<Jobs>,
         pace: Arc<Pace>,
         buffers: Arc<Buffers>,
         power: Power,
-        nobody: Arc<Identity>,
+        mover: Arc<Identity>,
     ) -> Data {
         Data {
             engine: OnceLock::new(),
@@ -124,8 +139,9 @@ impl Data {
             jobs,
             pace,
             power,
-            nobody,
+            mover,
             buffers,
+            recording: Recording::default(),
         }
     }
 
@@ -163,7 +179,7 @@ impl Data {
 
     /// Appends, on this thread.
     pub fn append_now(&self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
-        self.power.act_on_data(&self.nobody)?;
+        self.power.act_on_data(&self.mover)?;
         let moved = bytes.len() as u64;
         let count = self
             .pace
@@ -176,26 +192,28 @@ impl Data {
     }
 
     /// Reads `range` of `file`.
-    pub fn read(&self, to: ReplyTo, app: AppId, file: &Arc<OpenFile>, range: Range) {
+    pub fn read(&self, to: ReplyTo, session: &Arc<Session>, file: &Arc<OpenFile>, range: Range) {
+        let whole = self.whole(Op::Read, range);
         let pieces = file.bytes.pieces(range);
         let join = Join::of(pieces.len());
         for (index, piece) in pieces.iter().enumerate() {
             let work = Work::Read(self.buffers.take(piece.range.len() as usize));
             let join = join.clone().map(|join| (join, index));
-            self.submit(to, app, file, piece, Op::Read, work, join);
+            self.submit(to, session, file, whole, piece, work, join);
         }
     }
 
-    /// Writes `payload` to `file` from `offset` on.
+    /// Writes `payload` to `file` from the start of `range` on, which is as long.
     pub fn write(
         &self,
         to: ReplyTo,
-        app: AppId,
+        session: &Arc<Session>,
         file: &Arc<OpenFile>,
-        offset: u64,
-        payload: Payload,
+        range: Range,
+        payload: &Payload,
     ) {
-        let pieces = file.bytes.pieces(Range::at(offset, payload.len as u64));
+        let whole = self.whole(Op::Write, range);
+        let pieces = file.bytes.pieces(range);
         let join = Join::of(pieces.len());
         let mut start = 0;
         for (index, piece) in pieces.iter().enumerate() {
@@ -203,38 +221,47 @@ impl Data {
             let work = Work::Write(payload.part(start, len));
             start += len;
             let join = join.clone().map(|join| (join, index));
-            self.submit(to, app, file, piece, Op::Write, work, join);
+            self.submit(to, session, file, whole, piece, work, join);
         }
+    }
+
+    /// The time is read only if somebody wants to know it.
+    fn whole(&self, op: Op, range: Range) -> Whole {
+        let since = match self.recording.is_on() {
+            true => self.engine().now(),
+            false => Nanos::ZERO,
+        };
+        Whole { op, range, since }
     }
 
     #[allow(clippy::too_many_arguments, reason = "one call, in two places above")]
     fn submit(
         &self,
         to: ReplyTo,
-        app: AppId,
+        session: &Arc<Session>,
         file: &Arc<OpenFile>,
+        whole: Whole,
         piece: &Piece,
-        op: Op,
         work: Work,
         join: Option<(Arc<Join>, usize)>,
     ) {
         let pending = Pending {
             to,
+            session: session.clone(),
             file: file.clone(),
+            whole,
             object: piece.object,
             work,
             join,
         };
+        file.hold.file().first.get_or_init(|| self.engine().now());
         let at = self.pending(to.turner).insert(pending);
+        let id = request_id(to.turner, at);
+        let file = file.hold.file().id(piece.object);
         let request = Request {
             queue: piece.queue,
-            app,
-            ..Request::new(
-                request_id(to.turner, at),
-                file.hold.file().id(piece.object),
-                op,
-                piece.range,
-            )
+            app: session.app(),
+            ..Request::new(id, file, whole.op, piece.range)
         };
         if self.engine().submit(request).is_err() {
             // The node is going down.
@@ -252,7 +279,23 @@ impl Data {
     /// Serves a batch, here if that is quick.
     pub fn serve(self: &Arc<Self>, batch: &Batch) {
         let (op, range) = (batch.op(), batch.range());
-        let mut parts: Parts = batch.parts().iter().map(|part| self.take(part)).collect();
+        let parts: Parts = batch.parts().iter().map(|part| self.take(part)).collect();
+        let first = parts[0].pending.file.hold.file();
+        // Files whose ids are the same by chance are told apart here.
+        if parts
+            .iter()
+            .all(|part| Arc::ptr_eq(part.pending.file.hold.file(), first))
+        {
+            return self.serve_file(parts, op, range);
+        }
+        for part in parts {
+            let range = Range::at(part.start, part.wanted() as u64);
+            self.serve_file(SmallVec::from_iter([part]), op, range);
+        }
+    }
+
+    /// Serves parts of one file.
+    fn serve_file(self: &Arc<Self>, mut parts: Parts, op: Op, range: Range) {
         let is_done = op == Op::Read && self.read_now(&mut parts, range.start());
         if is_done {
             return self.finish(parts);
@@ -280,7 +323,7 @@ impl Data {
 
     /// Reads what is at hand; true if that was all.
     fn read_now(&self, parts: &mut Parts, start: u64) -> bool {
-        if self.power.act_on_data(&self.nobody).is_err() {
+        if self.power.act_on_data(&self.mover).is_err() {
             return false;
         }
         let (file, object) = parts[0].file();
@@ -298,7 +341,7 @@ impl Data {
 
     /// Does what is left of a batch, however long it takes.
     fn serve_patiently(&self, mut parts: Parts, op: Op) {
-        match self.power.act_on_data(&self.nobody) {
+        match self.power.act_on_data(&self.mover) {
             Err(error) => parts.iter_mut().for_each(|part| part.failed = Some(error)),
             Ok(()) if op == Op::Read => read_on(&mut parts),
             Ok(()) => {
@@ -327,16 +370,40 @@ impl Data {
             }
             (_, Work::Write(_)) => Outcome::Written(done),
         };
-        let tag = pending.to.tag;
-        let out = match pending.join {
-            None => outcome.reply(tag),
+        let (to, session, file, whole) = (pending.to, pending.session, pending.file, pending.whole);
+        let outcome = match pending.join {
+            None => outcome,
             Some((join, index)) => match join.arrived(index, wanted, outcome) {
-                Some(pieces) => reply_of_all(pieces, tag),
+                Some(pieces) => joined(pieces),
                 None => return,
             },
         };
-        let to = pending.to;
+        self.answered(&session, &file, whole, &outcome);
+        let out = outcome.reply(to.tag);
         self.mail[to.turner].post(|mail| mail.done.push(Done { to, out }));
+    }
+
+    /// Counts what was moved, and records it if somebody wants that.
+    fn answered(&self, session: &Session, file: &OpenFile, whole: Whole, outcome: &Outcome) {
+        if let Some(job) = session.job() {
+            job.count(whole.op, outcome.len() as u64);
+        }
+        if !self.recording.is_on() || whole.since == Nanos::ZERO {
+            return;
+        }
+        self.recording.answered(Answered {
+            client: session.client(),
+            file: file.hold.file().clone(),
+            op: whole.op,
+            offset: whole.range.start(),
+            len: whole.range.len(),
+            since: whole.since,
+            until: self.engine().now(),
+            result: match outcome {
+                Outcome::Failed(error) => -i64::from(error.0),
+                moved => moved.len() as i64,
+            },
+        });
     }
 }
 
@@ -482,9 +549,10 @@ fn make_durable(part: &mut Taken) {
     }
 }
 
-/// What became of a piece.
+/// What became of a piece, or of all of them.
 enum Outcome {
     Read(Buffer),
+    ReadParts(Vec<Buffer>),
     Written(usize),
     Failed(Errno),
 }
@@ -493,6 +561,7 @@ impl Outcome {
     fn reply(self, tag: Tag) -> Out {
         match self {
             Outcome::Read(data) => Out::read(tag, data),
+            Outcome::ReadParts(parts) => Out::read_parts(tag, parts),
             Outcome::Written(count) => Out::written(tag, count as u32),
             Outcome::Failed(error) => Out::failed(tag, error),
         }
@@ -501,6 +570,7 @@ impl Outcome {
     fn len(&self) -> usize {
         match self {
             Outcome::Read(data) => data.len(),
+            Outcome::ReadParts(parts) => parts.iter().map(Buffer::len).sum(),
             Outcome::Written(count) => *count,
             Outcome::Failed(_) => 0,
         }
@@ -547,17 +617,17 @@ impl Join {
 }
 
 /// The pieces that count are those up to the first that is not complete: a reply has no gaps.
-fn reply_of_all(pieces: Vec<(usize, Outcome)>, tag: Tag) -> Out {
-    let mut data = Vec::new();
-    let mut written = 0;
+fn joined(pieces: Vec<(usize, Outcome)>) -> Outcome {
+    let (mut data, mut written) = (Vec::new(), 0);
     for (wanted, outcome) in pieces {
         let is_short = outcome.len() < wanted;
         match outcome {
             Outcome::Failed(error) if data.is_empty() && written == 0 => {
-                return Out::failed(tag, error);
+                return Outcome::Failed(error);
             }
             Outcome::Failed(_) => break,
             Outcome::Read(buffer) => data.push(buffer),
+            Outcome::ReadParts(parts) => data.extend(parts),
             Outcome::Written(count) => written += count,
         }
         if is_short {
@@ -565,7 +635,7 @@ fn reply_of_all(pieces: Vec<(usize, Outcome)>, tag: Tag) -> Out {
         }
     }
     match data.is_empty() {
-        true => Out::written(tag, written as u32),
-        false => Out::read_parts(tag, data),
+        true => Outcome::Written(written),
+        false => Outcome::ReadParts(data),
     }
 }

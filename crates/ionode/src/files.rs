@@ -4,14 +4,11 @@
 //! one queue; and where it is known that a file which loses its name is still in use.
 
 use crate::export::FileKey;
-use presagio_core::FileId;
+use presagio_core::{FileId, Nanos};
 use presagio_storage::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// Objects of a file that the scheduler can tell apart.
-const OBJECTS_MAX: u64 = 1 << 16;
 
 /// All open files of a node.
 #[derive(Debug, Default)]
@@ -33,7 +30,6 @@ impl std::fmt::Debug for Reaper {
 #[derive(Debug, Default)]
 struct Table {
     by_key: HashMap<FileKey, Entry>,
-    numbers: u64,
 }
 
 #[derive(Debug)]
@@ -47,8 +43,10 @@ struct Entry {
 pub struct File {
     /// Which it is.
     pub key: FileKey,
-    /// Its number, for the scheduler: that of its first object.
-    number: u64,
+    /// Where it was when it was opened first, from the root of the machine: for people.
+    pub path: Box<[u8]>,
+    /// When its first request came, by the scheduler's clock.
+    pub first: OnceLock<Nanos>,
     /// Whether its last name is gone.
     nameless: AtomicBool,
 }
@@ -56,13 +54,23 @@ pub struct File {
 impl File {
     /// What the scheduler calls one of its objects.
     pub fn id(&self, object: u16) -> FileId {
-        FileId(self.number * OBJECTS_MAX + u64::from(object))
+        id_of(self.key, object)
     }
 
     /// Whether its last name is gone, and it lives on only because it is open.
     pub fn is_nameless(&self) -> bool {
         self.nameless.load(Ordering::Relaxed)
     }
+}
+
+/// What the scheduler calls an object of a file. It follows from the file alone, so that what is foreseen of a file can
+/// be told before anybody has opened it. Two files may share an id, which is most unlikely, and does no harm: who serves
+/// a batch looks whether all of it is of one file.
+pub fn id_of(key: FileKey, object: u16) -> FileId {
+    let mixed = (key.inode ^ key.device.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    FileId(
+        (mixed ^ mixed >> 29).wrapping_add(u64::from(object).wrapping_mul(0xd6e8_feb8_6659_fd93)),
+    )
 }
 
 impl Files {
@@ -76,20 +84,20 @@ impl Files {
     }
 
     /// Somebody opened the file of `key`.
-    pub fn opened(self: &Arc<Self>, key: FileKey) -> Hold {
+    pub fn opened(self: &Arc<Self>, key: FileKey, path: impl FnOnce() -> Vec<u8>) -> Hold {
         let mut table = self.table();
-        if !table.by_key.contains_key(&key) {
-            table.numbers += 1;
-            let number = table.numbers;
-            let nameless = AtomicBool::new(false);
-            let file = Arc::new(File {
+        let entry = table.by_key.entry(key).or_insert_with(|| {
+            let file = File {
                 key,
-                number,
-                nameless,
-            });
-            table.by_key.insert(key, Entry { file, opens: 0 });
-        }
-        let entry = table.by_key.get_mut(&key).expect("inserted just now");
+                path: path().into(),
+                first: OnceLock::new(),
+                nameless: AtomicBool::new(false),
+            };
+            Entry {
+                file: Arc::new(file),
+                opens: 0,
+            }
+        });
         entry.opens += 1;
         Hold {
             file: entry.file.clone(),
@@ -182,11 +190,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_one_number_however_many_open_it() {
+    fn a_file_has_one_id_however_many_open_it() {
         let files = Arc::new(Files::default());
-        let (first, second) = (files.opened(key(7)), files.opened(key(7)));
+        let (first, second) = (
+            files.opened(key(7), Vec::new),
+            files.opened(key(7), Vec::new),
+        );
         assert_eq!(first.file().id(3), second.file().id(3));
-        assert_ne!(first.file().id(0), files.opened(key(8)).file().id(0));
+        assert_ne!(
+            first.file().id(0),
+            files.opened(key(8), Vec::new).file().id(0)
+        );
         drop(first);
         assert_eq!(files.len(), 1);
         drop(second);
@@ -197,7 +211,7 @@ mod tests {
     fn a_file_without_a_name_is_known_while_it_is_open() {
         let files = Arc::new(Files::default());
         assert!(!files.lost_name(key(7)));
-        let hold = files.opened(key(7));
+        let hold = files.opened(key(7), Vec::new);
         assert!(!hold.file().is_nameless() && files.lost_name(key(7)));
         assert!(hold.file().is_nameless());
     }

@@ -15,9 +15,8 @@ use crate::export::{Export, FileKey, Place};
 use crate::own::OwnDirectory;
 use crate::seal::{SEAL, Seal};
 use crate::sys::{self, KernelHandle};
-use presagio_ninep::{Errno, Step};
+use presagio_ninep::Errno;
 use presagio_storage::Access;
-use std::os::fd::AsRawFd;
 
 const VERSION: u8 = 1;
 const BY_KERNEL: u8 = 1;
@@ -44,15 +43,29 @@ enum Where {
 }
 
 /// A handle for `place`, which `uid` has open for `granted`.
-pub fn make(seal: &Seal, export: &Export, place: &Place, uid: u32, granted: Access) -> Result<Vec<u8>> {
+pub fn make(
+    seal: &Seal,
+    export: &Export,
+    place: &Place,
+    uid: u32,
+    granted: Access,
+) -> Result<Vec<u8>> {
     let is_below_root = place.key().device == export.root().key().device;
     let by_kernel = match is_below_root {
         true => sys::handle_of(place.fd()).ok(),
         false => None,
     };
     let key = place.key();
-    let kind = if by_kernel.is_some() { BY_KERNEL } else { BY_PATH };
-    let mut bytes = vec![VERSION, kind, u8::from(granted.read) | u8::from(granted.write) << 1];
+    let kind = if by_kernel.is_some() {
+        BY_KERNEL
+    } else {
+        BY_PATH
+    };
+    let mut bytes = vec![
+        VERSION,
+        kind,
+        u8::from(granted.read) | u8::from(granted.write) << 1,
+    ];
     bytes.extend_from_slice(&uid.to_le_bytes());
     bytes.extend_from_slice(&key.device.to_le_bytes());
     bytes.extend_from_slice(&key.inode.to_le_bytes());
@@ -70,22 +83,21 @@ pub fn make(seal: &Seal, export: &Export, place: &Place, uid: u32, granted: Acce
 
 /// Where a place is now, from the root of the export.
 fn path_of(export: &Export, place: &Place) -> Result<Vec<u8>> {
-    let at = |place: &Place| {
-        let path = format!("/proc/self/fd/{}", place.fd().as_raw_fd());
-        rustix::fs::readlink(path, Vec::new()).or_errno()
-    };
-    let (root, path) = (at(export.root())?.into_bytes(), at(place)?.into_bytes());
+    let (root, path) = (export.whole_path(export.root()), export.whole_path(place));
     let below = path.strip_prefix(&*root).ok_or(Errno::STALE)?;
     Ok(below.strip_prefix(b"/").unwrap_or(below).to_vec())
 }
 
 /// Reads a handle of ours.
 pub fn read(seal: &Seal, handle: &[u8]) -> Result<Found> {
-    let (signed, seal_of) = handle.split_at_checked(handle.len().saturating_sub(SEAL)).ok_or(Errno::STALE)?;
+    let (signed, seal_of) = handle
+        .split_at_checked(handle.len().saturating_sub(SEAL))
+        .ok_or(Errno::STALE)?;
     if signed.len() < HEAD || !seal.is_signed(PURPOSE, &[signed], seal_of) {
         return Err(Errno::STALE);
     }
-    let number = |at: usize| u64::from_le_bytes(signed[at..at + 8].try_into().expect("eight bytes"));
+    let number =
+        |at: usize| u64::from_le_bytes(signed[at..at + 8].try_into().expect("eight bytes"));
     let rest = &signed[HEAD..];
     let wherever = match (signed[0], signed[1]) {
         (VERSION, BY_KERNEL) => {
@@ -121,12 +133,16 @@ impl Found {
                 let fd = sys::open_handle(export.mount(), handle).or_errno()?;
                 Place::of(fd, None)?.0
             }
-            Where::Path(path) => match walk(export, path) {
+            Where::Path(path) => match export.walk(path) {
                 Ok(place) if place.key() == self.key => place,
                 missing => {
                     let own = own.ok_or(Errno::STALE)?;
                     let kept = own.kept(self.key).or_errno();
-                    Place::of(kept.map_err(|_| missing.err().unwrap_or(Errno::STALE))?, None)?.0
+                    Place::of(
+                        kept.map_err(|_| missing.err().unwrap_or(Errno::STALE))?,
+                        None,
+                    )?
+                    .0
                 }
             },
         };
@@ -135,15 +151,6 @@ impl Found {
             false => Err(Errno::STALE),
         }
     }
-}
-
-fn walk(export: &Export, path: &[u8]) -> Result<Place> {
-    let mut at = export.root().clone();
-    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-        let step = Step::new(name).map_err(|_| Errno::STALE)?;
-        at = export.step(&at, step)?.0;
-    }
-    Ok(at)
 }
 
 #[cfg(test)]
@@ -166,11 +173,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), b"x").unwrap();
         let (export, seal) = (export(dir.path()), Seal::new(b"s"));
-        let place = walk(&export, b"a").unwrap();
+        let place = export.walk(b"a").unwrap();
         let handle = make(&seal, &export, &place, 7, BOTH).unwrap();
         std::fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
         let found = read(&seal, &handle).unwrap();
-        assert_eq!((found.uid, found.granted, found.key), (7, BOTH, place.key()));
+        assert_eq!(
+            (found.uid, found.granted, found.key),
+            (7, BOTH, place.key())
+        );
         if found.place(&export, None).is_err() {
             // Not root, or a file system without handles: then it is found where it was, or not at all.
             assert_ne!(handle[1], BY_KERNEL);

@@ -90,12 +90,13 @@ impl Power {
         Ok(())
     }
 
-    /// Data is moved through descriptors that were opened as whom it concerns: any user but root will do.
-    pub fn act_on_data(self, nobody: &Arc<Identity>) -> Result<()> {
-        let is_fine = ACTING.with_borrow(|now| now.as_ref().is_some_and(|now| now.uid != 0));
-        match is_fine {
+    /// Data is moved as `mover`; if that is nobody, any user but root will do as well, since descriptors were opened as
+    /// whom they concern.
+    pub fn act_on_data(self, mover: &Arc<Identity>) -> Result<()> {
+        let is_user = ACTING.with_borrow(|now| now.as_ref().is_some_and(|now| now.uid != 0));
+        match is_user && mover.uid != 0 {
             true => Ok(()),
-            false => self.act_as(nobody),
+            false => self.act_as(mover),
         }
     }
 }

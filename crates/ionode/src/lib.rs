@@ -19,6 +19,7 @@
 
 mod buffer;
 mod config;
+mod control;
 mod data;
 mod error;
 mod export;
@@ -27,11 +28,13 @@ mod handles;
 mod identity;
 mod jobs;
 mod locks;
+mod metrics;
 mod net;
 mod node;
 mod once;
 mod own;
 mod peer;
+mod record;
 mod seal;
 mod session;
 mod sys;

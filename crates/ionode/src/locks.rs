@@ -101,7 +101,8 @@ impl Locks {
     /// How long only old locks are given.
     pub fn grace_left(&self) -> Duration {
         let now = Instant::now();
-        self.grace_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+        self.grace_until
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
     /// Takes or gives back a lock of the file of `key`; `open` opens it once more, if need be.
@@ -166,7 +167,9 @@ impl Locks {
 
     /// An open file was closed: locks that were taken through it are given back.
     pub fn closed(&self, key: FileKey, through: u64, own: Option<&OwnDirectory>) {
-        self.change(key, own, |file| file.drop_if(|lock| lock.through == through));
+        self.change(key, own, |file| {
+            file.drop_if(|lock| lock.through == through)
+        });
     }
 
     /// The connection that had an open file is lost: its locks wait for it to come back.
@@ -187,7 +190,10 @@ impl Locks {
         for key in keys {
             self.change(key, own, Locked::forget_orphans);
         }
-        if self.grace_left().is_zero() && self.files().is_empty() && own.is_some_and(OwnDirectory::had_locks) {
+        if self.grace_left().is_zero()
+            && self.files().is_empty()
+            && own.is_some_and(OwnDirectory::had_locks)
+        {
             note(own, false, true);
         }
     }
@@ -227,7 +233,9 @@ impl Locked {
     }
 
     fn drop_if(&mut self, gone: impl Fn(&Lock) -> bool) {
-        let (dropped, kept) = std::mem::take(&mut self.locks).into_iter().partition(|lock| gone(lock));
+        let (dropped, kept) = std::mem::take(&mut self.locks)
+            .into_iter()
+            .partition(|lock| gone(lock));
         self.locks = kept;
         let dropped: Vec<Lock> = dropped;
         for lock in dropped {
@@ -346,7 +354,9 @@ mod tests {
     }
 
     fn set(locks: &Locks, wanted: &Wanted) -> LockStatus {
-        locks.set(KEY, wanted, None, || Err(std::io::ErrorKind::Unsupported.into()))
+        locks.set(KEY, wanted, None, || {
+            Err(std::io::ErrorKind::Unsupported.into())
+        })
     }
 
     /// What each byte is locked as, by whom.
@@ -406,11 +416,26 @@ mod tests {
     #[test]
     fn locks_end_with_the_file_they_were_taken_through() {
         let locks = Locks::new(false, Duration::from_secs(60));
-        assert_eq!(set(&locks, &wanted(1, LockType::Write, 0, u64::MAX)), LockStatus::Success);
-        assert_eq!(set(&locks, &wanted(2, LockType::Read, 7, 8)), LockStatus::Blocked);
-        assert_eq!(locks.conflict(KEY, &wanted(2, LockType::Read, 7, 8)).unwrap().owner, owner(1));
+        assert_eq!(
+            set(&locks, &wanted(1, LockType::Write, 0, u64::MAX)),
+            LockStatus::Success
+        );
+        assert_eq!(
+            set(&locks, &wanted(2, LockType::Read, 7, 8)),
+            LockStatus::Blocked
+        );
+        assert_eq!(
+            locks
+                .conflict(KEY, &wanted(2, LockType::Read, 7, 8))
+                .unwrap()
+                .owner,
+            owner(1)
+        );
         locks.closed(KEY, 1, None);
-        assert_eq!(set(&locks, &wanted(2, LockType::Read, 7, 8)), LockStatus::Success);
+        assert_eq!(
+            set(&locks, &wanted(2, LockType::Read, 7, 8)),
+            LockStatus::Success
+        );
         assert_eq!(locks.len(), 1);
     }
 
@@ -419,7 +444,10 @@ mod tests {
         let locks = Locks::new(false, Duration::from_secs(60));
         set(&locks, &wanted(1, LockType::Write, 0, 10));
         locks.lost(KEY, 1);
-        assert_eq!(set(&locks, &wanted(2, LockType::Write, 5, 6)), LockStatus::Blocked);
+        assert_eq!(
+            set(&locks, &wanted(2, LockType::Write, 5, 6)),
+            LockStatus::Blocked
+        );
         let again = Wanted {
             reclaim: true,
             through: 9,
@@ -430,13 +458,19 @@ mod tests {
         let short = Locks::new(false, Duration::ZERO);
         set(&short, &wanted(1, LockType::Write, 0, 10));
         short.lost(KEY, 1);
-        assert_eq!(set(&short, &wanted(2, LockType::Write, 5, 6)), LockStatus::Success);
+        assert_eq!(
+            set(&short, &wanted(2, LockType::Write, 5, 6)),
+            LockStatus::Success
+        );
     }
 
     #[test]
     fn after_a_restart_old_locks_come_first() {
         let locks = Locks::new(true, Duration::from_secs(60));
-        assert_eq!(set(&locks, &wanted(1, LockType::Write, 0, 10)), LockStatus::Grace);
+        assert_eq!(
+            set(&locks, &wanted(1, LockType::Write, 0, 10)),
+            LockStatus::Grace
+        );
         let claimed = |process| Wanted {
             reclaim: true,
             ..wanted(process, LockType::Write, 0, 10)

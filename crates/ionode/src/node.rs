@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffers;
 use crate::config::Config;
+use crate::control::Window;
 use crate::data::{Data, Dispatcher};
 use crate::error::{OrErrno, Result};
 use crate::export::{Export, FileKey, Place};
@@ -9,6 +10,7 @@ use crate::files::{Files, OpenFile, Reaper};
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::locks::Locks;
+use crate::metrics::Metrics;
 use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Turner};
 use crate::once::OnceTable;
 use crate::own::OwnDirectory;
@@ -18,13 +20,16 @@ use crate::session::{Held, Open};
 use crate::users::Users;
 use presagio_engine::{Engine, EngineConfig};
 use presagio_ninep::Name;
+use presagio_sched::{PolicyKind, Settings, SettingsError};
 use presagio_storage::Storage;
+use presagio_trace::TraceError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -47,6 +52,9 @@ pub struct Shared {
     pub seal: Seal,
     pub once: OnceTable,
     pub locks: Locks,
+    pub metrics: Metrics,
+    /// How requests are scheduled now.
+    settings: Mutex<Settings>,
     /// Changes when the node starts anew.
     pub epoch: u64,
     itself: Arc<Identity>,
@@ -59,7 +67,42 @@ pub struct Shared {
 impl Shared {
     /// Somebody tried what is not allowed.
     pub fn audit(&self, peer: &Peer, what: &dyn fmt::Display) {
+        self.metrics.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(target: "audit", "{peer} refused: {what}");
+    }
+
+    /// Connections at the moment.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How requests are scheduled now.
+    pub fn policy(&self) -> PolicyKind {
+        self.settings().policy
+    }
+
+    /// Schedules requests that come from now on by another policy.
+    pub fn set_policy(&self, policy: PolicyKind) -> std::result::Result<(), SettingsError> {
+        let mut settings = self.settings();
+        let next = Settings {
+            policy,
+            ..settings.clone()
+        };
+        self.data.engine().configure(next.clone())?;
+        *settings = next;
+        Ok(())
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The storage may have to be called as the node.
+    pub fn act_for_storage(&self) -> Result<()> {
+        match self.export.storage().is_private() {
+            true => self.act_as_node(),
+            false => Ok(()),
+        }
     }
 
     /// From now on this thread acts as the node itself.
@@ -75,7 +118,8 @@ impl Shared {
     /// A fid is let go: with it go the locks that were taken through it.
     pub fn closed(&self, held: &Held) {
         if let Open::File(file) = &held.open {
-            self.locks.closed(held.place.key(), file.number, self.own.as_ref());
+            self.locks
+                .closed(held.place.key(), file.number, self.own.as_ref());
         }
     }
 
@@ -91,7 +135,9 @@ impl Shared {
     }
 
     fn lingering(&self) -> MutexGuard<'_, Vec<(Instant, Arc<OpenFile>)>> {
-        self.lingering.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lingering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nobody has a file without a name open any more.
@@ -120,7 +166,9 @@ impl Shared {
         self.once.tidy();
         let grace = self.config.grace;
         let mut lingering = self.lingering();
-        let (gone, left) = std::mem::take(&mut *lingering).into_iter().partition(|(since, _)| since.elapsed() > grace);
+        let (gone, left) = std::mem::take(&mut *lingering)
+            .into_iter()
+            .partition(|(since, _)| since.elapsed() > grace);
         *lingering = left;
         drop(lingering);
         let gone: Vec<_> = gone;
@@ -147,18 +195,31 @@ impl Shared {
     }
 
     /// Removes a name, and the bytes if it was the last and nobody has the file open.
-    pub fn remove_name(&self, user: &Arc<Identity>, dir: &Place, name: Name<'_>, is_dir: bool) -> Result<()> {
+    pub fn remove_name(
+        &self,
+        user: &Arc<Identity>,
+        dir: &Place,
+        name: Name<'_>,
+        is_dir: bool,
+    ) -> Result<()> {
         let last = self.last_name(dir, name, is_dir);
         self.losing(user, last, || self.export.unlink(dir, name, is_dir))
     }
 
     /// Renames; what the new name stood for is removed.
-    pub fn move_name(&self, user: &Arc<Identity>, old: (&Place, Name<'_>), new: (&Place, Name<'_>)) -> Result<()> {
+    pub fn move_name(
+        &self,
+        user: &Arc<Identity>,
+        old: (&Place, Name<'_>),
+        new: (&Place, Name<'_>),
+    ) -> Result<()> {
         let source = self.export.find(old.0, old.1)?;
         let last = self.last_name(new.0, new.1, false);
         // Two names of one file: nothing is renamed, and nothing lost.
         let last = last.filter(|last| last.key() != source.key());
-        self.losing(user, last, || self.export.rename(old.0, old.1, new.0, new.1))
+        self.losing(user, last, || {
+            self.export.rename(old.0, old.1, new.0, new.1)
+        })
     }
 
     /// The regular file that has no other name than this.
@@ -171,7 +232,12 @@ impl Shared {
 
     /// Does what takes a file's last name from it. One that is open gets a name in the node's own directory first, so
     /// that it is found again if the node ends.
-    fn losing(&self, user: &Arc<Identity>, file: Option<Place>, lose: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn losing(
+        &self,
+        user: &Arc<Identity>,
+        file: Option<Place>,
+        lose: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let Some(file) = file else {
             return lose();
         };
@@ -232,6 +298,7 @@ pub struct Node {
     addresses: Vec<Address>,
     /// Wakes those who wait for connections, to end.
     ending: Arc<OwnedFd>,
+    windows: Vec<Window>,
     threads: Vec<JoinHandle<()>>,
     listeners: Vec<JoinHandle<()>>,
 }
@@ -276,6 +343,7 @@ impl Node {
             mail,
             addresses,
             ending: Arc::new(ending),
+            windows: Vec::new(),
             threads: Vec::new(),
             listeners: Vec::new(),
         };
@@ -291,7 +359,8 @@ impl Node {
         }
         let (shared, ending) = (self.shared.clone(), self.ending.clone());
         let builder = std::thread::Builder::new().name("presagio-tidy".to_owned());
-        self.threads.push(builder.spawn(move || tidy_up(&shared, &ending))?);
+        self.threads
+            .push(builder.spawn(move || tidy_up(&shared, &ending))?);
         for listener in listeners {
             let (shared, mail) = (self.shared.clone(), self.mail.clone());
             let ending = self.ending.clone();
@@ -305,6 +374,33 @@ impl Node {
     /// Where it listens.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// Opens a window: HTTP, for those who want to know what the node does, and to tell it ([`crate::control`]).
+    pub fn open_window(&mut self, address: &Address) -> std::result::Result<Address, StartError> {
+        let window = Window::open(address, self.shared.clone());
+        let window = window.map_err(|error| StartError::Listen {
+            address: address.clone(),
+            error,
+        })?;
+        let address = window.address();
+        self.windows.push(window);
+        Ok(address)
+    }
+
+    /// Begins a trace of all reads and writes.
+    pub fn record(&self, path: &Path) -> io::Result<()> {
+        self.shared.data.recording.start(path)
+    }
+
+    /// Ends the trace. Returns how many events it has, if there was one.
+    pub fn stop_recording(&self) -> io::Result<Option<u64>> {
+        self.shared.data.recording.stop()
+    }
+
+    /// Expects what a trace of an earlier run has. Returns how many requests were taken.
+    pub fn foresee(&self, trace: &Path) -> std::result::Result<u64, TraceError> {
+        self.shared.foresee_trace(trace)
     }
 
     /// The scheduler, to look at and to change.
@@ -335,7 +431,7 @@ impl Node {
 
     /// Connections at the moment.
     pub fn connections(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+        self.shared.connections()
     }
 }
 
@@ -349,8 +445,12 @@ impl Drop for Node {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+        self.windows.clear();
         self.shared.data.engine().shutdown();
         self.shared.jobs.close();
+        if let Err(error) = self.shared.data.recording.stop() {
+            tracing::warn!("the trace is cut short: {error}");
+        }
     }
 }
 
@@ -369,25 +469,37 @@ impl Shared {
         let (jobs, pace) = (Jobs::new(config.threads_max), Arc::<Pace>::default());
         let buffers = Buffers::new(KEPT_MAX.min(config.memory_max), config.memory_max);
         let (power, nobody) = (Power::of_this_process(), Arc::new(Identity::nobody()));
+        let itself = Arc::new(Identity::node());
+        let mover = match storage.is_private() {
+            true => itself.clone(),
+            false => nobody.clone(),
+        };
         let data = Data::new(
             mail.clone(),
             jobs.clone(),
             pace.clone(),
             buffers,
             power,
-            nobody.clone(),
+            mover,
         );
         let mut settings = config.settings.clone();
         settings.queues = settings.queues.max(storage.servers());
-        let mut engine = EngineConfig::new(settings);
+        let mut engine = EngineConfig::new(settings.clone());
         engine.in_flight_max = config.depth;
         let own = match config.read_only {
             true => None,
-            false => OwnDirectory::open(export.mount()).map_err(|error| {
-                tracing::warn!("nothing can be kept in {}: {error}", config.export.display());
-            }).ok(),
+            false => OwnDirectory::open(export.mount())
+                .map_err(|error| {
+                    tracing::warn!(
+                        "nothing can be kept in {}: {error}",
+                        config.export.display()
+                    );
+                })
+                .ok(),
         };
-        let secret = own.as_ref().map_or_else(seal::random, |own| Ok(*own.secret()))?;
+        let secret = own
+            .as_ref()
+            .map_or_else(seal::random, |own| Ok(*own.secret()))?;
         if let Some(own) = &own {
             let _ = OnceTable::sweep(own);
         }
@@ -407,8 +519,10 @@ impl Shared {
             own,
             once: OnceTable::default(),
             locks: Locks::new(had_locks, grace),
+            metrics: Metrics::default(),
+            settings: Mutex::new(settings),
             epoch: u64::from_le_bytes(seal::random()?),
-            itself: Arc::new(Identity::node()),
+            itself,
             lingering: Mutex::default(),
             connections: AtomicUsize::new(0),
             numbers: AtomicU64::new(1),
@@ -463,6 +577,7 @@ fn listen(listener: &Listener, shared: &Shared, mail: &Mailboxes, ending: &Owned
 }
 
 fn take_in(arrival: Arrival, shared: &Shared, mail: &Mailboxes) {
+    shared.metrics.connections.fetch_add(1, Ordering::Relaxed);
     let before = shared.connections.fetch_add(1, Ordering::Relaxed);
     if before >= shared.config.connections_max {
         shared.gone();

@@ -49,7 +49,11 @@ pub struct OnceTable(Mutex<HashMap<Instance, Arc<Once>>>);
 impl OnceTable {
     /// The replies to an instance, from what is on disk if this node does not have them. The second value says whether
     /// there was anything.
-    pub fn find(&self, instance: Instance, own: Option<&OwnDirectory>) -> io::Result<(Arc<Once>, bool)> {
+    pub fn find(
+        &self,
+        instance: Instance,
+        own: Option<&OwnDirectory>,
+    ) -> io::Result<(Arc<Once>, bool)> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(once) = all.get(&instance) {
             return Ok((once.clone(), true));
@@ -73,7 +77,9 @@ impl OnceTable {
             let name = entry.file_name();
             let stat = rustix::fs::statat(own.once(), name, AtFlags::SYMLINK_NOFOLLOW)?;
             let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime as u64);
-            let age = SystemTime::now().duration_since(changed).unwrap_or_default();
+            let age = SystemTime::now()
+                .duration_since(changed)
+                .unwrap_or_default();
             let is_dot = matches!(name.to_bytes(), b"." | b"..");
             if !is_dot && age > FORGOTTEN_AFTER {
                 rustix::fs::unlinkat(own.once(), name, AtFlags::empty())?;
@@ -149,7 +155,8 @@ impl Once {
         let boot = boot()?;
         let mut bytes = vec![0; HEADER + SLOT * UNSETTLED_MAX as usize];
         let len = rustix::io::pread(file, &mut bytes, 0)?;
-        let is_ours = len >= HEADER && bytes[..8] == *MAGIC && bytes[8..12] == VERSION.to_le_bytes();
+        let is_ours =
+            len >= HEADER && bytes[..8] == *MAGIC && bytes[8..12] == VERSION.to_le_bytes();
         if !is_ours {
             let mut header = [0; HEADER];
             header[..8].copy_from_slice(MAGIC);
@@ -189,7 +196,10 @@ impl Once {
                 Some(Step::Done(kept)) => return Ok(Begin::Again(kept.clone())),
                 Some(Step::Unknown) => return Err(Errno::IO),
                 Some(Step::Running) => {
-                    let (next, late) = self.ended.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+                    let (next, late) = self
+                        .ended
+                        .wait_timeout(state, PATIENCE)
+                        .unwrap_or_else(PoisonError::into_inner);
                     state = next;
                     if late.timed_out() {
                         return Err(Errno::IO);
@@ -296,7 +306,11 @@ mod tests {
 
     fn own() -> (tempfile::TempDir, OwnDirectory) {
         let dir = tempfile::tempdir().unwrap();
-        let root = rustix::fs::open(dir.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        let root = rustix::fs::open(
+            dir.path(),
+            OFlags::RDONLY | OFlags::DIRECTORY,
+            Mode::empty(),
+        );
         let own = OwnDirectory::open(root.unwrap().as_fd()).unwrap();
         (dir, own)
     }

@@ -35,7 +35,10 @@ impl OwnDirectory {
     /// Opens it, or makes it.
     pub fn open(root: BorrowedFd<'_>) -> io::Result<OwnDirectory> {
         let dir = directory(root, OWN)?;
-        let (once, unlinked) = (directory(dir.as_fd(), b"once")?, directory(dir.as_fd(), b"unlinked")?);
+        let (once, unlinked) = (
+            directory(dir.as_fd(), b"once")?,
+            directory(dir.as_fd(), b"unlinked")?,
+        );
         let secret = secret(dir.as_fd())?;
         Ok(OwnDirectory {
             dir,
@@ -69,7 +72,11 @@ impl OwnDirectory {
     /// The file needs no name any more.
     pub fn let_go(&self, key: FileKey) -> io::Result<()> {
         let name = unlinked_name(key);
-        Ok(rustix::fs::unlinkat(&self.unlinked, name, AtFlags::empty())?)
+        Ok(rustix::fs::unlinkat(
+            &self.unlinked,
+            name,
+            AtFlags::empty(),
+        )?)
     }
 
     /// Whether we keep a name for a file.
@@ -82,14 +89,21 @@ impl OwnDirectory {
     pub fn kept(&self, key: FileKey) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = unlinked_name(key);
-        Ok(rustix::fs::openat(&self.unlinked, name, flags, Mode::empty())?)
+        Ok(rustix::fs::openat(
+            &self.unlinked,
+            name,
+            flags,
+            Mode::empty(),
+        )?)
     }
 
     /// All files that we keep a name for.
     pub fn all_kept(&self) -> io::Result<Vec<FileKey>> {
         let entries = rustix::fs::Dir::read_from(&self.unlinked)?;
         let names = entries.filter_map(|entry| entry.ok());
-        Ok(names.filter_map(|entry| key_of_name(entry.file_name().to_bytes())).collect())
+        Ok(names
+            .filter_map(|entry| key_of_name(entry.file_name().to_bytes()))
+            .collect())
     }
 
     /// Remembers whether somebody holds locks.
@@ -149,7 +163,9 @@ fn secret(dir: BorrowedFd<'_>) -> io::Result<[u8; SECRET_LEN]> {
         let mut secret = [0; SECRET_LEN];
         match rustix::io::read(&file, &mut secret)? {
             SECRET_LEN => Ok(secret),
-            _ => Err(io::Error::other("the secret in .presagio is cut short: remove it")),
+            _ => Err(io::Error::other(
+                "the secret in .presagio is cut short: remove it",
+            )),
         }
     };
     match read() {
@@ -204,7 +220,10 @@ mod tests {
         let (dir, root) = root();
         let own = OwnDirectory::open(root.as_fd()).unwrap();
         let file = std::fs::File::create(dir.path().join("file")).unwrap();
-        let key = FileKey { device: 5, inode: 77 };
+        let key = FileKey {
+            device: 5,
+            inode: 77,
+        };
         own.keep(file.as_fd(), key).unwrap();
         std::fs::remove_file(dir.path().join("file")).unwrap();
         assert!(own.keeps(key) && own.kept(key).is_ok());

@@ -185,7 +185,13 @@ mod tests {
     fn locks_of_two_descriptions_are_in_each_others_way() {
         use std::os::fd::AsFd;
         let file = tempfile::NamedTempFile::new().unwrap();
-        let open = || std::fs::File::options().read(true).write(true).open(file.path()).unwrap();
+        let open = || {
+            std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(file.path())
+                .unwrap()
+        };
         let (one, other) = (open(), open());
         assert!(set_lock(one.as_fd(), FileLock::Exclusive, 10, 20).unwrap());
         assert!(!set_lock(other.as_fd(), FileLock::Shared, 19, u64::MAX).unwrap());

@@ -41,6 +41,12 @@ use std::sync::Arc;
 
 /// What keeps the bytes of a namespace's regular files.
 pub trait Storage: Send + Sync {
+    /// Whether the bytes are in files of the node's own, which its clients' users have no rights to: then the calls here
+    /// and those of [`Bytes`] have to be made as the node.
+    fn is_private(&self) -> bool {
+        false
+    }
+
     /// How many data servers there are: the queue of a [`Piece`] is less.
     fn servers(&self) -> u32;
 

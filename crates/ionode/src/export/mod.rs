@@ -103,6 +103,28 @@ impl Export {
         }
     }
 
+    /// What a path from the root leads to.
+    pub fn walk(&self, path: &[u8]) -> Result<Place> {
+        let mut at = self.root.clone();
+        for name in path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+        {
+            let step = Step::new(name).map_err(|_| Errno::NOENT)?;
+            at = self.step(&at, step)?.0;
+        }
+        Ok(at)
+    }
+
+    /// The file of a path, given from the root of the machine or from that of the export.
+    pub fn find_path(&self, path: &[u8]) -> Result<FileKey> {
+        let root = self.whole_path(&self.root);
+        let below = path
+            .strip_prefix(&*root)
+            .filter(|rest| rest.first() == Some(&b'/'));
+        Ok(self.walk(below.unwrap_or(path))?.key())
+    }
+
     fn look_up(&self, dir: &Place, name: &[u8]) -> Result<(Place, Statx)> {
         self.visible(dir, name)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -221,8 +243,7 @@ impl Export {
         let permissions = Mode::from_raw_mode(mode & 0o7777);
         if kind == FileType::RegularFile {
             let flags = OFlags::RDWR | OFlags::EXCL;
-            let (place, stat, _) = self.create(dir, name, flags, mode)?;
-            self.storage.created(place.fd()).or_errno()?;
+            let (_, stat, _) = self.create(dir, name, flags, mode)?;
             return Ok(self.qid(&stat));
         }
         rustix::fs::mknodat(dir.fd(), name.bytes(), kind, permissions, device).or_errno()?;
@@ -282,7 +303,6 @@ impl Export {
     /// Changes all that `attr` says, but not the size.
     pub fn set_attr(&self, place: &Place, attr: &SetAttr) -> Result<()> {
         self.writable()?;
-        let number = Number::of(place.fd());
         let empty = AtFlags::EMPTY_PATH;
         if attr.valid.intersects(SetMask::UID | SetMask::GID) {
             let given = |bit, id| (attr.valid.contains(bit) && id != u32::MAX).then_some(id);
@@ -291,12 +311,7 @@ impl Export {
             rustix::fs::chownat(place.fd(), c"", uid, gid, empty).or_errno()?;
         }
         if attr.valid.contains(SetMask::MODE) {
-            if place.kind() == FileType::Symlink {
-                return Err(Errno::OPNOTSUPP);
-            }
-            let mode = Mode::from_raw_mode(attr.mode & 0o7777);
-            let flags = AtFlags::empty();
-            rustix::fs::chmodat(&self.descriptors, number.name(), mode, flags).or_errno()?;
+            self.set_mode(place, attr.mode)?;
         }
         if attr.valid.intersects(SetMask::ATIME | SetMask::MTIME) {
             let times = Timestamps {
@@ -306,6 +321,15 @@ impl Export {
             rustix::fs::utimensat(place.fd(), c"", &times, empty).or_errno()?;
         }
         Ok(())
+    }
+
+    /// Changes the permissions.
+    pub fn set_mode(&self, place: &Place, mode: u32) -> Result<()> {
+        if place.kind() == FileType::Symlink {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let (number, mode) = (Number::of(place.fd()), Mode::from_raw_mode(mode & 0o7777));
+        rustix::fs::chmodat(&self.descriptors, number.name(), mode, AtFlags::empty()).or_errno()
     }
 
     /// What the file system says of itself.
@@ -323,6 +347,13 @@ impl Export {
             fsid: all.f_fsid,
             namelen: all.f_namemax as u32,
         })
+    }
+
+    /// Where a place is now, from the root of the machine, as far as the kernel can say.
+    pub fn whole_path(&self, place: &Place) -> Vec<u8> {
+        let number = Number::of(place.fd());
+        let path = rustix::fs::readlinkat(&self.descriptors, number.name(), Vec::new());
+        path.map(std::ffi::CString::into_bytes).unwrap_or_default()
     }
 
     /// The path by which the kernel finds a place, for calls that take no descriptor like it.

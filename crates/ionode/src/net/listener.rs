@@ -139,16 +139,19 @@ impl Drop for Listener {
     }
 }
 
-/// A socket that nobody listens to is left over from a node that was killed.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
-    if is_socket {
-        match UnixStream::connect(path) {
-            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
-            Err(_) => std::fs::remove_file(path)?,
-        }
-    }
+    clear_socket(path)?;
     UnixListener::bind(path)
+}
+
+/// A socket that nobody listens to is left over from a node that was killed.
+pub fn clear_socket(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    match is_socket.then(|| UnixStream::connect(path)) {
+        None => Ok(()),
+        Some(Ok(_)) => Err(io::ErrorKind::AddrInUse.into()),
+        Some(Err(_)) => std::fs::remove_file(path),
+    }
 }
 
 fn bind_tcp(host: &str, trusted: bool) -> io::Result<TcpListener> {

@@ -9,7 +9,7 @@ mod mailbox;
 mod reply;
 mod turner;
 
-pub use listener::{Address, Arrival, Listener};
+pub use listener::{Address, Arrival, Listener, clear_socket};
 pub use mailbox::{Done, Mailbox, ReplyTo};
 pub use reply::Out;
 pub use turner::Turner;

@@ -39,16 +39,6 @@ impl Out {
     pub fn failed(tag: Tag, error: Errno) -> Out {
         Out::Short(short(7, tag, error.0))
     }
-
-    /// Bytes that it has.
-    pub fn len(&self) -> usize {
-        match self {
-            Out::Short(bytes) => bytes.len(),
-            Out::Encoded(bytes) => bytes.len(),
-            Out::Data(buffer) => buffer.len(),
-            Out::Parts(parts) => parts.iter().map(Buffer::len).sum(),
-        }
-    }
 }
 
 /// A message of one number.

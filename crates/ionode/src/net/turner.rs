@@ -13,7 +13,7 @@ use super::{Arrival, Done, Mailbox, Out};
 use crate::data::Payload;
 use crate::node::Shared;
 use crate::session::{Open, Session, refuse};
-use presagio_core::{AppId, Range};
+use presagio_core::Range;
 use presagio_ninep::request::WRITE_HEAD;
 use presagio_ninep::{Dialect, Errno, Fid, Frame, Frames, Kind, Request, Tag, WireError, version};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -22,6 +22,7 @@ use slab::Slab;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What the bell's events carry: no connection has such a place.
@@ -288,7 +289,8 @@ impl Turner {
         if !self.draining {
             return;
         }
-        let idle = |connection: &Connection| connection.under_way.is_empty() && !connection.has_output();
+        let idle =
+            |connection: &Connection| connection.under_way.is_empty() && !connection.has_output();
         let done: Vec<usize> = self
             .connections
             .iter()
@@ -361,6 +363,7 @@ impl Turner {
     }
 
     fn write_arrived(&mut self, slot: usize) {
+        self.node.metrics.request(Kind(118));
         let connection = &mut self.connections[slot];
         let write = connection.arriving.take().expect("it was there just now");
         let session = connection.session.clone();
@@ -436,6 +439,7 @@ impl Turner {
     }
 
     fn request(&mut self, slot: usize, kind: Kind, tag: Tag, frame: Frame<'_>) -> Result<(), End> {
+        self.node.metrics.request(kind);
         let connection = &mut self.connections[slot];
         let Some(session) = connection.session.clone() else {
             return Err(End::NoVersion(kind));
@@ -471,7 +475,14 @@ impl Turner {
     }
 
     /// Reads of files go through the scheduler; false if it is no file.
-    fn read(&mut self, session: &Session, to: ReplyTo, fid: Fid, offset: u64, count: u32) -> bool {
+    fn read(
+        &mut self,
+        session: &Arc<Session>,
+        to: ReplyTo,
+        fid: Fid,
+        offset: u64,
+        count: u32,
+    ) -> bool {
         let Ok(held) = session.held(fid) else {
             return false;
         };
@@ -484,7 +495,7 @@ impl Turner {
             None => Out::failed(to.tag, Errno::INVAL),
             Some(range) if range.is_empty() => Out::read(to.tag, self.node.data.buffers.take(0)),
             Some(range) => {
-                self.node.data.read(to, app_of(session), file, range);
+                self.node.data.read(to, session, file, range);
                 return true;
             }
         };
@@ -493,7 +504,7 @@ impl Turner {
     }
 
     /// Writes to files go through the scheduler, except those to the end, which have no place before they are done.
-    fn write(&mut self, session: &Session, to: ReplyTo, fid: Fid, offset: u64, data: Payload) {
+    fn write(&mut self, session: &Arc<Session>, to: ReplyTo, fid: Fid, offset: u64, data: Payload) {
         let out = match session.held(fid).map(|held| held.file().cloned()) {
             Err(error) | Ok(Err(error)) => Out::failed(to.tag, error),
             Ok(Ok(file)) if !file.write => Out::failed(to.tag, Errno::BADF),
@@ -503,9 +514,8 @@ impl Turner {
                 let range = Range::new(offset, data.bytes().len() as u64);
                 match range.filter(|range| range.end() <= i64::MAX as u64) {
                     None => Out::failed(to.tag, Errno(libc::EFBIG as u32)),
-                    Some(_) => {
-                        let app = app_of(session);
-                        return self.node.data.write(to, app, &file, offset, data);
+                    Some(range) => {
+                        return self.node.data.write(to, session, &file, range, &data);
                     }
                 }
             }
@@ -673,6 +683,12 @@ impl Turner {
             return;
         };
         let peer = &connection.peer;
+        if matches!(
+            why,
+            End::Malformed(_) | End::TagInUse(_) | End::NoVersion(_) | End::Stalled
+        ) {
+            self.node.metrics.ended.fetch_add(1, Ordering::Relaxed);
+        }
         match why {
             End::Left => tracing::debug!("{peer} left"),
             End::Malformed(error) => tracing::warn!("{peer} ended: {error}"),
@@ -706,9 +722,4 @@ const NESTED: &str = "a connection's frames are looked at by one at a time";
 
 fn flushed(connection: &mut Connection, tag: Tag) {
     presagio_ninep::Reply::Flush.encode(tag, connection.tail());
-}
-
-/// Requests of one user are one application, as far as the scheduler can see.
-fn app_of(session: &Session) -> AppId {
-    AppId(session.peer().number as u32)
 }

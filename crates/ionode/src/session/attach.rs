@@ -33,6 +33,7 @@ impl Session {
         };
         let place = self.node.export.root().clone();
         let qid = self.node.export.qid(&place.stat()?);
+        let _ = self.user.set(who.clone());
         let held = Held {
             place,
             user: who,

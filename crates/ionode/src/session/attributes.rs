@@ -13,6 +13,7 @@ impl Session {
         let stat = held.place.stat()?;
         let mut attr = attr_of(&stat, self.node.export.root().key());
         if held.place.kind() == FileType::RegularFile {
+            self.node.act_for_storage()?;
             let size = match &held.open {
                 Open::File(file) => file.bytes.size(),
                 _ => self.node.export.storage().size(held.place.fd()),
@@ -33,6 +34,7 @@ impl Session {
         if attr.valid.contains(SetMask::SIZE) {
             self.set_size(&held, attr.size)?;
         }
+        self.node.power.act_as(&held.user)?;
         self.node.export.set_attr(&held.place, attr)?;
         answer.reply(Reply::SetAttr)
     }
@@ -44,6 +46,7 @@ impl Session {
         if let Open::File(file) = &held.open
             && file.write
         {
+            self.node.act_for_storage()?;
             return file.bytes.set_len(bytes).or_errno();
         }
         match held.place.kind() {
@@ -56,6 +59,7 @@ impl Session {
             .export
             .open(&held.place, OFlags::RDWR)
             .or_else(|_| self.node.export.open(&held.place, OFlags::WRONLY))?;
+        self.node.act_for_storage()?;
         let access = Access {
             read: false,
             write: true,

@@ -139,9 +139,4 @@ impl Fids {
     pub fn clear(&mut self) -> Vec<Arc<Held>> {
         self.held.drain().map(|(_, held)| held).collect()
     }
-
-    /// How many are in use.
-    pub fn len(&self) -> usize {
-        self.held.len()
-    }
 }

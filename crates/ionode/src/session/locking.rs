@@ -70,9 +70,17 @@ impl Session {
             });
         };
         answer.reply(Reply::GetLock {
-            lock_type: if lock.exclusive { LockType::Write } else { LockType::Read },
+            lock_type: if lock.exclusive {
+                LockType::Write
+            } else {
+                LockType::Read
+            },
             start: lock.start,
-            length: if lock.end == u64::MAX { 0 } else { lock.end - lock.start },
+            length: if lock.end == u64::MAX {
+                0
+            } else {
+                lock.end - lock.start
+            },
             process: lock.owner.process,
             client: Text::new(&lock.owner.name).map_err(|_| Errno::IO)?,
         })
@@ -101,7 +109,7 @@ impl Session {
             length => range.start.checked_add(length).ok_or(Errno::INVAL)?,
         };
         let owner = Owner {
-            client: self.client(),
+            client: self.instance(),
             name: asker.client.bytes().to_vec(),
             process: asker.process,
         };

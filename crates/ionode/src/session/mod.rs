@@ -6,6 +6,7 @@
 mod attach;
 mod attributes;
 mod fids;
+mod foresight;
 mod locking;
 mod names;
 mod opening;
@@ -15,13 +16,18 @@ mod xattrs;
 pub use fids::{Held, Open};
 
 use crate::error::Result;
+use crate::identity::Identity;
+use crate::metrics::JobMetrics;
 use crate::node::Shared;
 use crate::peer::Peer;
+use crate::record::Client;
 use fids::Fids;
 use locking::{Asker, LockRange};
+use presagio_core::AppId;
 use presagio_ninep::version::Agreed;
 use presagio_ninep::{Dialect, Errno, Fid, Reply, Request, Tag};
-use recovery::Greeting;
+use recovery::{Greeting, Says};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One session of a connection; a new Tversion begins another.
@@ -36,6 +42,12 @@ pub struct Session {
     fids: Mutex<Fids>,
     /// Who the client says it is.
     greeting: OnceLock<Greeting>,
+    /// The client as a trace describes it, if it did not say who it is.
+    stranger: OnceLock<Arc<Client>>,
+    /// Who attached first.
+    user: OnceLock<Arc<Identity>>,
+    /// Requests that it has foretold.
+    foretold: AtomicUsize,
 }
 
 /// Where a reply is written to.
@@ -73,17 +85,41 @@ impl Session {
             msize: agreed.msize,
             dialect: agreed.dialect,
             greeting: OnceLock::new(),
+            stranger: OnceLock::new(),
+            user: OnceLock::new(),
+            foretold: AtomicUsize::new(0),
+        }
+    }
+
+    /// The application, as the scheduler tells them apart: a job, or else a connection.
+    pub fn app(&self) -> AppId {
+        AppId(
+            self.greeting
+                .get()
+                .map_or(self.number as u32, |greeting| greeting.app),
+        )
+    }
+
+    /// Where the client's job is counted, if it said one.
+    pub fn job(&self) -> Option<&JobMetrics> {
+        self.greeting.get().map(|greeting| &*greeting.metrics)
+    }
+
+    /// The client, as a trace describes it.
+    pub fn client(&self) -> Arc<Client> {
+        let stranger = || Client {
+            number: self.number as u32,
+            ..Client::default()
+        };
+        match self.greeting.get() {
+            Some(greeting) => greeting.client.clone(),
+            None => self.stranger.get_or_init(|| Arc::new(stranger())).clone(),
         }
     }
 
     /// The largest frame.
     pub fn msize(&self) -> u32 {
         self.msize
-    }
-
-    /// Who is at the other end.
-    pub fn peer(&self) -> &Arc<Peer> {
-        &self.peer
     }
 
     /// What a fid stands for.
@@ -93,11 +129,6 @@ impl Session {
 
     fn fids(&self) -> MutexGuard<'_, Fids> {
         self.fids.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many fids are in use.
-    pub fn fids_in_use(&self) -> usize {
-        self.fids().len()
     }
 
     /// What a fid stands for; from now on this thread acts as its holder.
@@ -205,24 +236,58 @@ impl Session {
                 size,
                 flags,
             } => self.xattr_create(fid, name, size, flags, answer),
-            Request::Lock { fid, lock_type, flags, start, length, process, client } => {
+            Request::Lock {
+                fid,
+                lock_type,
+                flags,
+                start,
+                length,
+                process,
+                client,
+            } => {
                 let (range, asker) = (LockRange { start, length }, Asker { process, client });
                 self.lock(fid, lock_type, flags, &range, &asker, answer)
             }
-            Request::GetLock { fid, lock_type, start, length, process, client } => {
+            Request::GetLock {
+                fid,
+                lock_type,
+                start,
+                length,
+                process,
+                client,
+            } => {
                 let (range, asker) = (LockRange { start, length }, Asker { process, client });
                 self.get_lock(fid, lock_type, &range, &asker, answer)
             }
-            Request::Hello { instance, resume, job, .. } => {
-                self.hello(instance, resume, job, answer)
+            Request::Hello {
+                instance,
+                resume,
+                client,
+                job,
+                rank,
+                program,
+            } => {
+                let says = Says {
+                    client,
+                    job,
+                    rank,
+                    program,
+                };
+                self.hello(instance, resume, &says, answer)
             }
-            Request::Once { sequence, settled, request } => {
-                self.once(sequence, settled, request, answer)
-            }
+            Request::Foresee { requests } => self.foresee(requests, answer),
+            Request::Once {
+                sequence,
+                settled,
+                request,
+            } => self.once(sequence, settled, request, answer),
             Request::Handle { fid } => self.handle(fid, answer),
-            Request::Reopen { root, fid, flags, handle } => {
-                self.reopen(root, fid, flags.flags(), handle, answer)
-            }
+            Request::Reopen {
+                root,
+                fid,
+                flags,
+                handle,
+            } => self.reopen(root, fid, flags.flags(), handle, answer),
             // Tversion and Tflush are the connection's own.
             _ => Err(Errno::OPNOTSUPP),
         }

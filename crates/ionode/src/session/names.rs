@@ -134,7 +134,8 @@ impl Session {
         let new_dir = self.acting(dir)?;
         let (old_dir, old) = self.still_at(&held.place)?;
         let old = Name::new(&old).map_err(|_| Errno::INVAL)?;
-        self.node.move_name(&new_dir.user, (&old_dir, old), (new_dir.dir()?, name))?;
+        self.node
+            .move_name(&new_dir.user, (&old_dir, old), (new_dir.dir()?, name))?;
         answer.reply(Reply::Rename)
     }
 
@@ -165,7 +166,8 @@ impl Session {
         self.node.power.act_as(&held.user)?;
         let (dir, name) = self.still_at(&held.place)?;
         let name = Name::new(&name).map_err(|_| Errno::INVAL)?;
-        self.node.remove_name(&held.user, &dir, name, held.place.is_dir())?;
+        self.node
+            .remove_name(&held.user, &dir, name, held.place.is_dir())?;
         answer.reply(Reply::Remove)
     }
 

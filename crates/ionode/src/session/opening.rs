@@ -65,6 +65,7 @@ impl Session {
         let (place, stat, made) = self.node.export.create(dir.closed()?, name, opens, mode)?;
         let opened = place.fd().try_clone_to_owned().or_errno()?;
         if made {
+            self.node.act_for_storage()?;
             self.node.export.storage().created(place.fd()).or_errno()?;
         }
         let file = self.file(&place, opened, flags)?;
@@ -83,6 +84,10 @@ impl Session {
 
     fn file(&self, place: &Place, opened: OwnedFd, flags: OpenFlags) -> Result<OpenFile> {
         let access = access_of(flags)?;
+        self.node.act_for_storage()?;
+        if access.write {
+            self.strip_setuid(place)?;
+        }
         let bytes = self.node.export.storage().open(opened, access).or_errno()?;
         if flags.contains(OpenFlags::TRUNC) {
             bytes.set_len(0).or_errno()?;
@@ -90,12 +95,28 @@ impl Session {
         Ok(OpenFile {
             bytes,
             number: self.node.number(),
-            hold: self.node.files.opened(place.key()),
+            hold: self
+                .node
+                .files
+                .opened(place.key(), || self.node.export.whole_path(place)),
             read: access.read,
             write: access.write,
             append: flags.contains(OpenFlags::APPEND),
             durable: durable_of(flags),
         })
+    }
+
+    /// What is written elsewhere does not make the kernel take the bits away that a file must not keep when it changes:
+    /// then they go when it is opened to be changed.
+    fn strip_setuid(&self, place: &Place) -> Result<()> {
+        if !self.node.export.storage().is_private() {
+            return Ok(());
+        }
+        let mode = u32::from(place.stat()?.stx_mode);
+        match mode & 0o6000 {
+            0 => Ok(()),
+            _ => self.node.export.set_mode(place, mode & 0o1777),
+        }
     }
 
     pub(super) fn fsync(&self, fid: Fid, data_only: bool, answer: &mut Answer<'_>) -> Result<()> {

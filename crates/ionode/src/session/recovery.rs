@@ -3,7 +3,9 @@
 use super::{Answer, Held, Open, Session, refuse};
 use crate::error::{OrErrno, Result};
 use crate::handles;
+use crate::metrics::JobMetrics;
 use crate::once::{Begin, Instance, Kept, Once};
+use crate::record::Client;
 use presagio_ninep::extension::{ReopenFlags, Resumed, Wrapped};
 use presagio_ninep::{Errno, Fid, HEADER, Handle, OpenFlags, Reply, Request, Text};
 use presagio_storage::Access;
@@ -15,8 +17,20 @@ pub struct Greeting {
     pub instance: Instance,
     /// The replies to its numbered requests.
     pub once: Arc<Once>,
-    /// Its job, if it said one.
-    pub job: String,
+    /// The client, as a trace describes it.
+    pub client: Arc<Client>,
+    /// Its job's number, for the scheduler.
+    pub app: u32,
+    /// Where its job is counted.
+    pub metrics: Arc<JobMetrics>,
+}
+
+/// What a client says of itself, which proves nothing.
+pub struct Says<'a> {
+    pub client: Text<'a>,
+    pub job: Text<'a>,
+    pub rank: u32,
+    pub program: Text<'a>,
 }
 
 const NOTHING: Access = Access {
@@ -29,20 +43,25 @@ impl Session {
         &self,
         instance: Instance,
         resume: [u8; 16],
-        job: Text<'_>,
+        says: &Says<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<()> {
         self.node.act_as_node()?;
         let uid = self.peer.uid().to_le_bytes();
         let ours = self.node.seal.sign("resume", &[&instance, &uid]);
-        let (once, known) = self.node.once.find(instance, self.node.own.as_ref()).or_errno()?;
+        let (once, known) = self
+            .node
+            .once
+            .find(instance, self.node.own.as_ref())
+            .or_errno()?;
         if known && resume != ours {
-            self.node.audit(&self.peer, &"it came as an instance that is not its own");
+            self.node
+                .audit(&self.peer, &"it came as an instance that is not its own");
             return Err(Errno::PERM);
         }
         let resumed = if known { Resumed::Yes } else { Resumed::No };
-        let (replies, job) = (once.len() as u32, String::from_utf8_lossy(job.bytes()).into_owned());
-        let greeting = Greeting { instance, once, job };
+        let replies = once.len() as u32;
+        let greeting = self.greeting_of(instance, once, says);
         self.greeting.set(greeting).map_err(|_| Errno::PROTO)?;
         let node = Text::new(&self.node.config.name).map_err(|_| Errno::IO)?;
         answer.reply(Reply::Hello {
@@ -53,6 +72,27 @@ impl Session {
             grace_ms: self.node.locks.grace_left().as_millis() as u32,
             node,
         })
+    }
+
+    fn greeting_of(&self, instance: Instance, once: Arc<Once>, says: &Says<'_>) -> Greeting {
+        let text = |text: Text<'_>| String::from_utf8_lossy(text.bytes()).into_owned();
+        let job = text(says.job);
+        let client = Client {
+            number: self.number as u32,
+            host: text(says.client),
+            program: text(says.program),
+            rank: (says.rank != u32::MAX).then_some(says.rank),
+        };
+        Greeting {
+            instance,
+            once,
+            client: Arc::new(client),
+            app: match job.is_empty() {
+                true => self.number as u32,
+                false => crc32fast::hash(job.as_bytes()),
+            },
+            metrics: self.node.metrics.job(&job),
+        }
     }
 
     /// Does a request once, and answers the same whenever it is asked for again.
@@ -88,7 +128,9 @@ impl Session {
             refuse(answer.tag, error, answer.out);
         }
         let extra = match (request, result) {
-            (Request::Create { fid, .. } | Request::Open { fid, .. }, Ok(())) => self.handle_of(fid),
+            (Request::Create { fid, .. } | Request::Open { fid, .. }, Ok(())) => {
+                self.handle_of(fid)
+            }
             _ => Ok(Vec::new()),
         };
         let frame = &answer.out[start..];
@@ -101,7 +143,12 @@ impl Session {
     }
 
     /// The old reply, and the fid stands for what it stood for then.
-    fn answer_again(&self, kept: &Kept, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+    fn answer_again(
+        &self,
+        kept: &Kept,
+        request: Request<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<()> {
         let failed = kept.reply.first() == Some(&presagio_ninep::Kind::LERROR.0);
         match request {
             _ if failed => {}
@@ -151,7 +198,13 @@ impl Session {
             },
             _ => NOTHING,
         };
-        handles::make(&self.node.seal, &self.node.export, &held.place, held.user.uid, granted)
+        handles::make(
+            &self.node.seal,
+            &self.node.export,
+            &held.place,
+            held.user.uid,
+            granted,
+        )
     }
 
     pub(super) fn handle(&self, fid: Fid, answer: &mut Answer<'_>) -> Result<()> {
@@ -172,11 +225,19 @@ impl Session {
         let held = self.reopened(handle.bytes(), flags, &root.user)?;
         let qid = self.node.export.qid(&held.place.stat()?);
         self.fids().insert(fid, held)?;
-        answer.reply(Reply::Reopen { qid, iounit: self.io_unit() })
+        answer.reply(Reply::Reopen {
+            qid,
+            iounit: self.io_unit(),
+        })
     }
 
     /// What a handle stands for, opened as it was. Who had it open may have it again, whatever its permissions are now.
-    fn reopened(&self, handle: &[u8], flags: OpenFlags, user: &Arc<crate::identity::Identity>) -> Result<Held> {
+    fn reopened(
+        &self,
+        handle: &[u8],
+        flags: OpenFlags,
+        user: &Arc<crate::identity::Identity>,
+    ) -> Result<Held> {
         let found = handles::read(&self.node.seal, handle)?;
         if found.uid != user.uid {
             return Err(Errno::PERM);
@@ -192,13 +253,18 @@ impl Session {
             return Ok(held);
         }
         let access = super::opening::access_of(flags)?;
-        let was_granted = (!access.read || found.granted.read) && (!access.write || found.granted.write);
+        let was_granted =
+            (!access.read || found.granted.read) && (!access.write || found.granted.write);
         if !was_granted {
             self.node.power.act_as(user)?;
         }
         held.open = self.opened(&held.place, flags)?;
         if let Open::File(file) = &held.open
-            && self.node.own.as_ref().is_some_and(|own| own.keeps(file.hold.file().key))
+            && self
+                .node
+                .own
+                .as_ref()
+                .is_some_and(|own| own.keeps(file.hold.file().key))
         {
             self.node.files.lost_name(file.hold.file().key);
         }
@@ -206,7 +272,7 @@ impl Session {
     }
 
     /// The client, over all its connections if it said who it is.
-    pub(super) fn client(&self) -> Instance {
+    pub(super) fn instance(&self) -> Instance {
         match self.greeting.get() {
             Some(greeting) => greeting.instance,
             None => {
@@ -219,6 +285,8 @@ impl Session {
 
     /// Whether the client's numbered requests may be repetitions, which may have to wait.
     pub fn may_repeat(&self) -> bool {
-        self.greeting.get().is_some_and(|greeting| greeting.once.len() > 0)
+        self.greeting
+            .get()
+            .is_some_and(|greeting| greeting.once.len() > 0)
     }
 }

@@ -1,0 +1,145 @@
+//! Talking to a node that runs: over its control socket, in HTTP.
+
+use crate::failure::failure;
+use presagio_ionode::Address;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(clap::Subcommand)]
+pub enum Order {
+    /// What does a node do now?
+    Status {
+        /// Its control socket, or where Prometheus reads
+        #[arg(value_name = "ADDRESS")]
+        node: Address,
+        /// All figures, in Prometheus's format
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Schedule requests by another policy from now on
+    Policy {
+        /// Which
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The control socket
+        #[arg(value_name = "unix:PATH")]
+        node: Address,
+    },
+    /// Begin a trace, or end it if no file is named
+    Record {
+        /// The control socket
+        #[arg(value_name = "unix:PATH")]
+        node: Address,
+        /// Where the node writes it
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Expect what a trace of an earlier run has, or nothing if none is named
+    Foresight {
+        /// The control socket
+        #[arg(value_name = "unix:PATH")]
+        node: Address,
+        /// The trace
+        #[arg(value_name = "TRACE")]
+        trace: Option<PathBuf>,
+    },
+}
+
+impl Order {
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let absolute = |path: &PathBuf| -> anyhow::Result<String> {
+            Ok(escaped(&std::path::absolute(path)?.to_string_lossy()))
+        };
+        let (node, method, target) = match self {
+            Order::Status {
+                node,
+                metrics: true,
+            } => (node, "GET", "/metrics".to_owned()),
+            Order::Status { node, .. } => (node, "GET", "/status".to_owned()),
+            Order::Policy { name, node } => {
+                (node, "POST", format!("/policy?name={}", escaped(name)))
+            }
+            Order::Record {
+                node,
+                file: Some(file),
+            } => (node, "POST", format!("/record?file={}", absolute(file)?)),
+            Order::Record { node, .. } => (node, "DELETE", "/record".to_owned()),
+            Order::Foresight {
+                node,
+                trace: Some(trace),
+            } => (
+                node,
+                "POST",
+                format!("/foresight?file={}", absolute(trace)?),
+            ),
+            Order::Foresight { node, .. } => (node, "DELETE", "/foresight".to_owned()),
+        };
+        let answer = ask(node, method, &target).map_err(|cause| {
+            failure(
+                format!("cannot talk to {node}"),
+                cause,
+                "is the node running, and this its control socket?",
+            )
+        })?;
+        match answer {
+            (200, body) => {
+                std::io::stdout().write_all(body.as_bytes())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            (_, why) => Err(failure(
+                "the node refused",
+                why.trim(),
+                "see presagio help ionode",
+            )),
+        }
+    }
+}
+
+/// One request, one connection.
+fn ask(node: &Address, method: &str, target: &str) -> std::io::Result<(u16, String)> {
+    let request = format!("{method} {target} HTTP/1.0\r\nHost: node\r\nContent-Length: 0\r\n\r\n");
+    let mut answer = Vec::new();
+    match node {
+        Address::Unix(path) => {
+            let mut stream = UnixStream::connect(path)?;
+            stream.write_all(request.as_bytes())?;
+            stream.read_to_end(&mut answer)?;
+        }
+        Address::Tcp(host) => {
+            let mut stream = TcpStream::connect(host)?;
+            stream.write_all(request.as_bytes())?;
+            stream.read_to_end(&mut answer)?;
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    let malformed = || std::io::Error::other("it does not answer in HTTP");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Ok((status.ok_or_else(malformed)?, body.to_owned()))
+}
+
+/// A value that may stand in a query.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    let bytes = text.bytes().map(|byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    bytes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_query_are_escaped() {
+        assert_eq!(escaped("/tmp/a b&c=1%"), "/tmp/a%20b%26c%3D1%25");
+    }
+}

@@ -1,0 +1,62 @@
+//! Where a node keeps bytes, as its arguments say.
+
+use crate::failure::failure;
+use crate::size::Size;
+use presagio_device::Model;
+use presagio_storage::{Directory, Emulated, LayoutSource, Located, Storage, Striped, StripedSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A directory of a data server: bytes are striped over all that are given, names stay in the export
+    #[arg(long, value_name = "DIR")]
+    server: Vec<PathBuf>,
+    /// Bytes that lie on one data server before the next has its turn
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", requires = "server")]
+    stripe: Size,
+    /// Where the file system keeps bytes: gluster, lustre or ceph servers=N, or stripe=SIZE servers=N
+    #[arg(long, value_name = "LAYOUT", conflicts_with = "server")]
+    layout: Option<LayoutSource>,
+    /// Take as long as such a device would: hdd or ssd
+    #[arg(long, value_name = "DEVICE")]
+    emulate: Option<String>,
+}
+
+impl Args {
+    pub fn open(&self, export: &Path) -> anyhow::Result<Arc<dyn Storage>> {
+        let plain: Arc<dyn Storage> = match (&self.layout, self.server.is_empty()) {
+            (Some(layout), _) => Arc::new(Located::new(*layout)),
+            (None, true) => Arc::new(Directory),
+            (None, false) => Arc::new(self.striped(export)?),
+        };
+        let Some(name) = &self.emulate else {
+            return Ok(plain);
+        };
+        let model = Model::named(name).map_err(|error| {
+            failure(
+                format!("cannot emulate {name}"),
+                error,
+                format!("use one of {}", Model::NAMES.join(", ")),
+            )
+        })?;
+        // A preset's parameters were checked.
+        let device = |_| model.device().expect("a preset");
+        Ok(Arc::new(Emulated::new(plain, device)))
+    }
+
+    fn striped(&self, export: &Path) -> anyhow::Result<Striped> {
+        let set = StripedSet {
+            namespace: export.to_owned(),
+            servers: self.server.clone(),
+            stripe: self.stripe.0,
+        };
+        Striped::start(&set).map_err(|error| {
+            failure(
+                "cannot stripe",
+                error,
+                "name the same directories in the same order",
+            )
+        })
+    }
+}

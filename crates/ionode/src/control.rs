@@ -1,0 +1,230 @@
+//! The node's window: what it does now, over HTTP, and, from its own Unix socket, what it should do.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /metrics` | all figures, for Prometheus |
+//! | `GET /status` | the main ones, as JSON |
+//! | `POST /policy?name=SJF` | requests that come from now on are scheduled so |
+//! | `POST /record?file=PATH`, `DELETE /record` | begins and ends a trace |
+//! | `POST /foresight?file=TRACE`, `DELETE /foresight` | what came then is expected again; forgets it |
+//!
+//! What changes something is answered on Unix sockets only, which the file system protects.
+
+use crate::metrics::prometheus;
+use crate::net::Address;
+use crate::node::Shared;
+use presagio_core::Op;
+use presagio_sched::PolicyKind;
+use serde_json::{Value, json};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+/// An HTTP server of the node. It ends when it is dropped.
+pub struct Window {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+    socket: Option<std::path::PathBuf>,
+}
+
+impl Window {
+    /// Listens on `address`.
+    pub fn open(address: &Address, node: Arc<Shared>) -> io::Result<Window> {
+        let other =
+            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::other(error.to_string());
+        let (server, socket) = match address {
+            Address::Tcp(host) => (Server::http(host).map_err(other)?, None),
+            Address::Unix(path) => (open_unix(path)?, Some(path.clone())),
+        };
+        let (server, private) = (Arc::new(server), socket.is_some());
+        let serving = server.clone();
+        let builder = std::thread::Builder::new().name("presagio-http".to_owned());
+        let thread = builder.spawn(move || {
+            for request in serving.incoming_requests() {
+                answer(request, &node, private);
+            }
+        })?;
+        Ok(Window {
+            server,
+            thread: Some(thread),
+            socket,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Address {
+        match (&self.socket, self.server.server_addr().to_ip()) {
+            (Some(path), _) => Address::Unix(path.clone()),
+            (None, address) => Address::Tcp(address.map(|it| it.to_string()).unwrap_or_default()),
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.server.unblock();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Only its own user, and root, may tell the node what to do.
+fn open_unix(path: &Path) -> io::Result<Server> {
+    crate::net::clear_socket(path)?;
+    let server = Server::http_unix(path).map_err(|error| io::Error::other(error.to_string()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(server)
+}
+
+fn answer(request: Request, node: &Shared, private: bool) {
+    let url = request.url().to_owned();
+    let (path, query) = url.split_once('?').unwrap_or((&url, ""));
+    let answered = match (request.method(), path) {
+        (Method::Get, "/metrics") => Ok((prometheus(node), "text/plain; version=0.0.4")),
+        (Method::Get, "/status") => Ok((format!("{:#}\n", status(node)), "application/json")),
+        (Method::Get, _) => Err((404, "there are /metrics and /status".to_owned())),
+        _ if !private => Err((
+            403,
+            "only the node's own Unix socket takes orders".to_owned(),
+        )),
+        (method, path) => order(node, method, path, query)
+            .map(|done| (done + "\n", "text/plain"))
+            .map_err(|why| (400, why)),
+    };
+    let (status, body, kind) = match answered {
+        Ok((body, kind)) => (200, body, kind),
+        Err((status, why)) => (status, why + "\n", "text/plain"),
+    };
+    let header = Header::from_bytes("Content-Type", kind).expect("a header of ours");
+    let response = Response::from_string(body)
+        .with_status_code(status)
+        .with_header(header);
+    // Whoever asked may have left.
+    let _ = request.respond(response);
+}
+
+fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<String, String> {
+    let said = |key: &str| parameter(query, key).ok_or_else(|| format!("{path} needs ?{key}=..."));
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    match (method, path) {
+        (Method::Post, "/policy") => {
+            let policy: PolicyKind = said("name")?.parse().map_err(|error| text(&error))?;
+            node.set_policy(policy).map_err(|error| text(&error))?;
+            Ok(format!(
+                "requests that come from now on are scheduled by {policy}"
+            ))
+        }
+        (Method::Post, "/record") => {
+            let file = said("file")?;
+            node.act_as_node().map_err(|error| text(&error))?;
+            node.data
+                .recording
+                .start(file.as_ref())
+                .map_err(|error| format!("{file}: {error}"))?;
+            Ok(format!("recording to {file}"))
+        }
+        (Method::Delete, "/record") => match node.data.recording.stop() {
+            Ok(Some(events)) => Ok(format!(
+                "{events} events, {} lost",
+                node.data.recording.lost()
+            )),
+            Ok(None) => Err("nothing is being recorded".to_owned()),
+            Err(error) => Err(text(&error)),
+        },
+        (Method::Post, "/foresight") => {
+            let file = said("file")?;
+            node.act_as_node().map_err(|error| text(&error))?;
+            let taken = node
+                .foresee_trace(file.as_ref())
+                .map_err(|error| text(&error))?;
+            Ok(format!("{taken} requests are foreseen"))
+        }
+        (Method::Delete, "/foresight") => {
+            node.data.engine().forget_predictions();
+            Ok("nothing is foreseen any more".to_owned())
+        }
+        _ => Err(format!("{method} {path} means nothing here")),
+    }
+}
+
+/// A parameter of a query, with its escapes undone.
+fn parameter(query: &str, key: &str) -> Option<String> {
+    let value = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))?;
+    let mut bytes = Vec::new();
+    let mut rest = value.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        let escaped = (*first == b'%')
+            .then(|| std::str::from_utf8(others.get(..2)?).ok())
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() {
+            &others[2..]
+        } else {
+            others
+        };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The main figures.
+pub fn status(node: &Shared) -> Value {
+    let statistics = node.data.engine().statistics();
+    let operations = Op::ALL.map(|op| {
+        let figures = statistics.view(|cell| cell.op == op);
+        let value = json!({
+            "requests": figures.sizes.count(),
+            "bytes": figures.sizes.sum(),
+            "requests_per_batch": figures.batch_requests.mean(),
+            "queue_ns_p50": figures.time_in_queue.quantile(0.5),
+            "queue_ns_p99": figures.time_in_queue.quantile(0.99),
+            "service_ns_p50": figures.time_in_service.quantile(0.5),
+            "service_ns_p99": figures.time_in_service.quantile(0.99),
+        });
+        (op.to_string(), value)
+    });
+    let jobs = node.metrics.jobs().into_iter().map(|(name, job)| {
+        let ((reads, read), (writes, written)) = (job.of(Op::Read), job.of(Op::Write));
+        let value = json!({ "reads": reads, "read_bytes": read, "writes": writes, "written_bytes": written });
+        (name, value)
+    });
+    json!({
+        "node": node.config.name,
+        "export": node.config.export,
+        "policy": node.policy().to_string(),
+        "connections": node.connections(),
+        "open_files": node.files.len(),
+        "locks": node.locks.len(),
+        "queued": node.data.engine().queued(),
+        "in_flight": node.data.engine().in_flight(),
+        "memory_bytes": node.data.buffers.in_use(),
+        "recording": node.data.recording.path(),
+        "operations": operations.into_iter().collect::<serde_json::Map<_, _>>(),
+        "jobs": jobs.collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_with_their_escapes() {
+        assert_eq!(
+            parameter("name=SJF&file=%2Ftmp%2Fa%20b", "file").unwrap(),
+            "/tmp/a b"
+        );
+        assert_eq!(parameter("name=SJF", "file"), None);
+        assert_eq!(parameter("file=100%", "file").unwrap(), "100%");
+        assert_eq!(parameter("file=%ff", "file"), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! What a node counts, and how Prometheus reads it.
+
+use crate::node::Shared;
+use presagio_core::{Histogram, Op};
+use presagio_ninep::Kind;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Jobs that are counted apart; further ones are counted as one.
+const JOBS_MAX: usize = 1024;
+
+/// What all clients did.
+pub struct Metrics {
+    requests: [AtomicU64; 256],
+    /// Connections that came.
+    pub connections: AtomicU64,
+    /// Attempts at what is not allowed.
+    pub refused: AtomicU64,
+    /// Connections that were ended because of what they sent.
+    pub ended: AtomicU64,
+    jobs: Mutex<HashMap<String, Arc<JobMetrics>>>,
+}
+
+/// What the clients of one job did.
+#[derive(Debug, Default)]
+pub struct JobMetrics {
+    requests: [AtomicU64; 2],
+    bytes: [AtomicU64; 2],
+}
+
+impl JobMetrics {
+    /// A read or write that moved `bytes`.
+    pub fn count(&self, op: Op, bytes: u64) {
+        self.requests[op.index()].fetch_add(1, Ordering::Relaxed);
+        self.bytes[op.index()].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Reads or writes, and their bytes.
+    pub fn of(&self, op: Op) -> (u64, u64) {
+        let load = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        (
+            load(&self.requests[op.index()]),
+            load(&self.bytes[op.index()]),
+        )
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            requests: std::array::from_fn(|_| AtomicU64::new(0)),
+            connections: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            jobs: Mutex::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// A request came.
+    pub fn request(&self, kind: Kind) {
+        self.requests[usize::from(kind.0)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests of each type that came.
+    pub fn requests(&self) -> impl Iterator<Item = (Kind, u64)> {
+        let all = self.requests.iter().enumerate();
+        all.map(|(kind, count)| (Kind(kind as u8), count.load(Ordering::Relaxed)))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// Where the clients of a job are counted.
+    pub fn job(&self, name: &str) -> Arc<JobMetrics> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = match jobs.len() < JOBS_MAX || jobs.contains_key(name) {
+            true => name,
+            false => "other",
+        };
+        jobs.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// All jobs, by name.
+    pub fn jobs(&self) -> Vec<(String, Arc<JobMetrics>)> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = jobs
+            .iter()
+            .map(|(name, job)| (name.clone(), job.clone()))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+}
+
+/// All figures of a node, in Prometheus's text format.
+pub fn prometheus(node: &Shared) -> String {
+    let mut page = Page(String::new());
+    let metrics = &node.metrics;
+    page.gauge(
+        "connections",
+        "Connections at the moment",
+        node.connections() as f64,
+    );
+    page.counter(
+        "connections_total",
+        "Connections that came",
+        &metrics.connections,
+    );
+    page.counter(
+        "refused_total",
+        "Attempts at what is not allowed",
+        &metrics.refused,
+    );
+    page.counter(
+        "ended_total",
+        "Connections that were ended because of what they sent",
+        &metrics.ended,
+    );
+    page.gauge(
+        "queued",
+        "Requests in the scheduler",
+        node.data.engine().queued() as f64,
+    );
+    page.gauge(
+        "in_flight",
+        "Requests at the storage",
+        node.data.engine().in_flight() as f64,
+    );
+    page.gauge(
+        "jobs_waiting",
+        "Operations that wait for a thread",
+        node.jobs.waiting() as f64,
+    );
+    page.gauge(
+        "memory_bytes",
+        "Memory of payloads under way",
+        node.data.buffers.in_use() as f64,
+    );
+    page.gauge(
+        "open_files",
+        "Files that some client has open",
+        node.files.len() as f64,
+    );
+    page.gauge(
+        "locks",
+        "Byte ranges that are locked",
+        node.locks.len() as f64,
+    );
+    page.head("requests_total", "Requests that came, by type", "counter");
+    for (kind, count) in metrics.requests() {
+        page.line("requests_total", &format!("type=\"{kind}\""), count as f64);
+    }
+    page.head(
+        "job_bytes_total",
+        "Bytes that the clients of a job moved",
+        "counter",
+    );
+    for (name, job) in metrics.jobs() {
+        for op in Op::ALL {
+            let labels = format!("job=\"{}\",op=\"{op}\"", escaped(&name));
+            page.line("job_bytes_total", &labels, job.of(op).1 as f64);
+        }
+    }
+    scheduler(node, &mut page);
+    page.0
+}
+
+fn scheduler(node: &Shared, page: &mut Page) {
+    let statistics = node.data.engine().statistics();
+    let figures = Op::ALL.map(|op| (op, statistics.view(|cell| cell.op == op)));
+    page.head(
+        "bytes_total",
+        "Bytes of requests that came to the scheduler",
+        "counter",
+    );
+    for (op, figures) in &figures {
+        page.line(
+            "bytes_total",
+            &format!("op=\"{op}\""),
+            figures.sizes.sum() as f64,
+        );
+    }
+    let seconds = 1e-9;
+    for (op, figures) in &figures {
+        page.summary(
+            "queue_seconds",
+            "From arrival to dispatch",
+            *op,
+            &figures.time_in_queue,
+            seconds,
+        );
+        page.summary(
+            "service_seconds",
+            "From dispatch to completion",
+            *op,
+            &figures.time_in_service,
+            seconds,
+        );
+        page.summary(
+            "batch_requests",
+            "Requests that one operation served",
+            *op,
+            &figures.batch_requests,
+            1.0,
+        );
+    }
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let head = format!("# HELP presagio_ionode_{name} {help}\n");
+        // Two operations share a name: it is described once.
+        if !self.0.contains(&head) {
+            let _ = writeln!(self.0, "{head}# TYPE presagio_ionode_{name} {kind}");
+        }
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: f64) {
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{labels}}}")
+        };
+        let _ = writeln!(self.0, "presagio_ionode_{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.head(name, help, "gauge");
+        self.line(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: &AtomicU64) {
+        self.head(name, help, "counter");
+        self.line(name, "", value.load(Ordering::Relaxed) as f64);
+    }
+
+    fn summary(&mut self, name: &str, help: &str, op: Op, of: &Histogram, unit: f64) {
+        self.head(name, help, "summary");
+        for quantile in [0.5, 0.9, 0.99] {
+            let value = of.quantile(quantile).unwrap_or(0) as f64 * unit;
+            self.line(name, &format!("op=\"{op}\",quantile=\"{quantile}\""), value);
+        }
+        self.line(
+            &format!("{name}_sum"),
+            &format!("op=\"{op}\""),
+            of.sum() as f64 * unit,
+        );
+        self.line(
+            &format!("{name}_count"),
+            &format!("op=\"{op}\""),
+            of.count() as f64,
+        );
+    }
+}
+
+/// A label's value may not end itself.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
