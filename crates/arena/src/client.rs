@@ -4,8 +4,8 @@
 //! caller sees to it that one [`Writer`] is not used twice at a time.
 
 use crate::layout::{
-    FILL_FILES, FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region,
-    USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
+    FILL_FILES, FILL_PROCESSES, FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX,
+    RECORD_LEN, Region, USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
@@ -282,12 +282,27 @@ impl Client {
             .find_map(|index| claim(index, &|old| old >> 32 == mine))
             .or_else(|| near().find_map(|index| claim(index, &is_free)))?;
         let is_there = matches!(old & 0xff, process::LIVE | process::EXITING | USED_BEFORE);
-        if !is_there && !self.fill(self.geometry.process(index), process::LEN) {
+        if !is_there && !self.fill_processes(index) {
             let owner = self.region.word(self.geometry.process_owner(index));
             owner.store(0, Release);
             return None;
         }
         Some((index, image))
+    }
+
+    /// Whether a process's entry is there to be written to. Numbers of processes follow one another, so the entries of the
+    /// next ones are filled along with it, and then are as good as used before.
+    fn fill_processes(&self, index: u32) -> bool {
+        let at = self.geometry.process(index);
+        let end = (index + FILL_PROCESSES).min(self.geometry.processes);
+        if !self.fill(at, (end - index) as usize * process::LEN) {
+            return self.fill(at, process::LEN);
+        }
+        for next in index + 1..end {
+            let owner = self.region.word(self.geometry.process_owner(next));
+            let _ = owner.compare_exchange(0, USED_BEFORE, AcqRel, Relaxed);
+        }
+        true
     }
 
     /// Keeps the command that was there, whose records may not have been read yet, if it was ours.

@@ -12,11 +12,11 @@
 //!           4096  the filter's text
 //! owners    8192  8 bytes for each slot: released 1 bit | serial 19 | pid 22 | tid 22; 0 is free
 //!                 8 bytes for each process: pid << 32 | image << 8 | state
-//!                 8 bytes for each file: pid << 32 | state
 //! slots           128 bytes each
 //!              0  head 8, dropped 8                                written by the thread
 //!                 records of the ring that are there 4             written by both sides
 //!             64  tail 8                                           written by the manager
+//! owners          8 bytes for each file: pid << 32 | state
 //! ---------       up to here memory is there from the beginning
 //! processes       1024 bytes each
 //!              0  parent's pid 4, length of the command 4, time of attaching 8, length of the command before 4
@@ -36,7 +36,8 @@
 //! Most of it is never used, and to have the kernel fill it takes longer than many a program runs. So pages behind the
 //! slots come when they are needed: whoever is the first to use one asks for it by a call that fails where there is no memory
 //! ([`Region::fill`]). Just to touch it would be the program's end (SIGBUS). Owners stand apart from what they own, so that
-//! who looks for a free place touches nothing that is not there.
+//! who looks for a free place touches nothing that is not there. What every program needs lies together at the beginning: the
+//! kernel maps it in one go.
 
 use crate::record::PAYLOAD_MAX;
 use crate::sys;
@@ -46,7 +47,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The first eight bytes of an arena.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PRESAGIO");
 /// The version of this layout.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 pub(crate) mod header {
     pub const MAGIC: usize = 0;
@@ -140,6 +141,8 @@ pub(crate) const PAGE_LEN: usize = 4096;
 pub(crate) const PAGE_RECORDS: u64 = (PAGE_LEN / RECORD_LEN) as u64;
 /// Entries of files that are filled at a time: one call for many files of a program that unpacks an archive.
 pub(crate) const FILL_FILES: u32 = 64;
+/// The same for processes: one that compiles starts many, one after the other.
+pub(crate) const FILL_PROCESSES: u32 = 16;
 /// Records of a ring that are filled at a time: most programs never need more.
 pub(crate) const FILL_RECORDS: u64 = 4 * PAGE_RECORDS;
 
@@ -152,7 +155,8 @@ const MADV_POPULATE_WRITE: usize = 23;
 pub struct Mode {
     /// Notes may come: programs look for them.
     pub advise: bool,
-    /// A complete trace is wanted: a program waits a while for room in its ring before it drops a record.
+    /// A complete trace is wanted: a program says what its call stacks consist of, and waits a while for room in its ring
+    /// before it drops a record.
     pub complete: bool,
 }
 
@@ -206,24 +210,24 @@ impl Geometry {
         header::END + (self.slots as usize + index as usize) * 8
     }
 
-    pub fn file_owner(&self, index: u32) -> usize {
-        debug_assert!(index < self.files);
-        header::END + (self.slots as usize + self.processes as usize + index as usize) * 8
-    }
-
     pub fn slot(&self, index: u32) -> usize {
         debug_assert!(index < self.slots);
-        self.slots_start() + index as usize * slot::LEN
+        let owners = self.slots as usize + self.processes as usize;
+        (header::END + owners * 8).next_multiple_of(slot::LEN) + index as usize * slot::LEN
     }
 
-    fn slots_start(&self) -> usize {
-        let owners = self.slots as usize + self.processes as usize + self.files as usize;
-        (header::END + owners * 8).next_multiple_of(slot::LEN)
+    pub fn file_owner(&self, index: u32) -> usize {
+        debug_assert!(index < self.files);
+        self.slots_end() + index as usize * 8
+    }
+
+    fn slots_end(&self) -> usize {
+        self.slot(0) + self.slots as usize * slot::LEN
     }
 
     /// The bytes that are there from the beginning.
     pub fn front(&self) -> usize {
-        (self.slots_start() + self.slots as usize * slot::LEN).next_multiple_of(PAGE_LEN)
+        (self.slots_end() + self.files as usize * 8).next_multiple_of(PAGE_LEN)
     }
 
     pub fn process(&self, index: u32) -> usize {

@@ -724,9 +724,9 @@ mod gone_mad {
         let client = attach(&arena.address());
         let memory = std::fs::File::options();
         let memory = memory.clone().write(true).open(arena.address()).unwrap();
-        // Owners begin behind the header, at 8192; all that follows up to the entries of processes is slots, still free.
-        let owners = 8 * (small().slots + small().processes + small().files) as usize;
-        let slots = 8192 + owners.next_multiple_of(64);
+        // Owners of slots and processes begin behind the header, at 8192; then come the slots, still free.
+        let owners = 8 * (small().slots + small().processes) as usize;
+        let slots = 8192 + owners.next_multiple_of(128);
         let ones = vec![0xff; 128 * small().slots as usize];
         memory.write_all_at(&ones, slots as u64).unwrap();
         let mut writer = Writer::new();

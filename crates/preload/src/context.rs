@@ -2,10 +2,10 @@
 
 use crate::hot::HOT;
 use presagio_arena::{Client, Counter, Kind, Record};
-use presagio_stack::{Contexts, Entry};
+use presagio_stack::{Contexts, Entry, NAME_MAX};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::thread::{Own, stack_pointer};
 
@@ -22,15 +22,22 @@ const FRAME_MAX: u64 = 16 << 10;
 /// Frames that are reported of a new context.
 const FRAMES_MAX: usize = presagio_stack::DEPTH_MAX;
 
-/// Makes room for contexts; `false` if the system gives none.
-pub fn start() -> bool {
-    let Some(contexts) = Contexts::new() else {
-        return false;
-    };
-    // SAFETY: only the one thread that attaches calls this; nobody knows of the place yet.
-    let contexts = unsafe { (*CONTEXTS.0.get()).write(contexts) };
-    HOT.contexts.store(contexts, Ordering::Release);
-    true
+/// Operations of a process that are named by their callers alone, where there is no trace: to look at call stacks takes a
+/// compiler's helper longer than all its reads and writes, and nobody learns from it. The manager begins to think about a process
+/// after as many.
+const EARLY: u32 = 32;
+
+/// Makes room for contexts, once. Who comes while another thread is at it does without.
+fn start() {
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    if STARTED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    if let Some(contexts) = Contexts::new() {
+        // SAFETY: only one thread ever comes here; nobody knows of the place yet.
+        let contexts = unsafe { (*CONTEXTS.0.get()).write(contexts) };
+        HOT.contexts.store(contexts, Ordering::Release);
+    }
 }
 
 /// Modules were unloaded.
@@ -48,20 +55,32 @@ fn contexts() -> Option<&'static Contexts> {
 /// The name of the call stack that a hook was called from, 0 if it cannot be told. A new one is reported first.
 #[inline]
 pub fn name(client: &Client, own: &mut Own, entry: &Entry) -> u64 {
-    let Some(contexts) = contexts() else {
-        return 0;
-    };
     // What was taken down is another hook's if a signal came between: then it does not lie right above us.
     let here = stack_pointer();
     if entry.sp < here || entry.sp - here > FRAME_MAX {
         return 0;
     }
+    let Some(contexts) = contexts().or_else(|| begin(client)) else {
+        // SAFETY: as below.
+        return unsafe { presagio_stack::caller(entry) };
+    };
     // SAFETY: taken down by the trampoline of the hook that is running on this thread, as was just checked.
     let context = unsafe { contexts.context(&own.stack, entry) };
-    if context.fresh {
+    // Only a trace says what they consist of.
+    if context.fresh && client.mode().complete {
         report(client, own, contexts, entry, context.id);
     }
     context.id
+}
+
+/// Call stacks, from when on they are looked at.
+#[cold]
+#[inline(never)]
+fn begin(client: &Client) -> Option<&'static Contexts> {
+    if client.mode().complete || HOT.named.fetch_add(1, Ordering::Relaxed) >= EARLY {
+        start();
+    }
+    contexts()
 }
 
 /// Reports the frames of a new context, and before them the names of their modules: always, since only then does the manager
@@ -77,7 +96,7 @@ fn report(client: &Client, own: &mut Own, contexts: &Contexts, entry: &Entry, id
         if frame.module != last {
             last = frame.module;
             if let Some((number, module)) = last.and_then(|n| Some((n, contexts.module(n)?))) {
-                report_module(client, writer, number, module.name());
+                report_module(client, writer, number, module.name(&mut [0; NAME_MAX]));
             }
         }
         if let Some(row) = words.get_mut(count / 4) {

@@ -8,9 +8,8 @@
 //! it, or lets another process have it, only makes the position something to ask the kernel for.
 
 use crate::hot::HOT;
-use crate::{life, memory, thread};
+use crate::{life, memory, paths, thread};
 use presagio_arena::{Client, FileSlot, Found, PATH_MAX, sys};
-use std::ffi::CStr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
@@ -49,6 +48,14 @@ pub struct Descriptor {
 /// Descriptors of neighbouring numbers.
 pub type Chunk = [Descriptor; CHUNK];
 
+/// The first chunk, which few programs have more descriptors than: to map it would take time at the start of each of them.
+pub static FIRST: Chunk = [const { Descriptor::unknown() }; CHUNK];
+
+/// One more than the largest descriptor that something was ever kept about. As others that every program uses, it lies where the
+/// loader has written already: memory of zeros would have to come first.
+#[unsafe(link_section = ".data")]
+static END: AtomicU32 = AtomicU32::new(0);
+
 /// Those of large numbers: the first chunk is in [`HOT`].
 static TABLE: [AtomicPtr<Chunk>; CHUNKS - 1] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS - 1];
@@ -73,6 +80,9 @@ fn known(fd: i32) -> Option<&'static Descriptor> {
 
 /// Its place in the table, made if need be.
 fn place(fd: i32) -> Option<&'static Descriptor> {
+    if END.load(Relaxed) <= fd as u32 {
+        END.fetch_max((fd as u32).saturating_add(1), Relaxed);
+    }
     if let Some(descriptor) = known(fd) {
         return Some(descriptor);
     }
@@ -102,6 +112,7 @@ pub fn followed(fd: i32) -> Option<&'static Descriptor> {
 }
 
 /// One more than the largest descriptor that a stream ever wrote to.
+#[unsafe(link_section = ".data")]
 static STREAMS_END: AtomicU32 = AtomicU32::new(0);
 
 /// All descriptors that a stream writes to. Those beyond are not looked at: each page would take a microsecond of a
@@ -147,15 +158,16 @@ fn look(fd: i32) -> Option<&'static Descriptor> {
     })
 }
 
-/// A descriptor was opened: with this path, if it was given and is absolute. Returns it if it is followed.
-pub fn opened(fd: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descriptor> {
+/// A descriptor was opened: with this path, if it was given, which starts at the directory `at` unless it is absolute. Returns it if
+/// it is followed.
+pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descriptor> {
     // Closed in a way that we did not see.
     if let (Some(stale), Some(client)) = (forget(fd), life::client()) {
         client.close_file(stale);
     }
     // A file that is made without a name gets the path of its directory.
     let is_named = flags & libc::O_TMPFILE != libc::O_TMPFILE;
-    let clean = path.filter(|path| is_named && is_clean(path));
+    let clean = path.filter(|path| is_named && paths::is_clean(path));
     if clean.is_some_and(Client::is_system) {
         place(fd)?.ignore();
         return None;
@@ -165,7 +177,9 @@ pub fn opened(fd: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descr
         return None;
     }
     let descriptor = place(fd)?;
-    let followed = descriptor.follow(fd, clean, flags, &stat, false)?;
+    let mut room = [0; PATH_MAX];
+    let full = clean.and_then(|path| paths::absolute(at, path, &mut room));
+    let followed = descriptor.follow(fd, full, flags, &stat, false)?;
     followed.flags.fetch_and(!SHARED, Relaxed);
     // Appending starts at the end, which is where the position will be after the first write.
     let position = if flags & libc::O_APPEND != 0 {
@@ -175,13 +189,6 @@ pub fn opened(fd: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descr
     };
     followed.position.store(position, Relaxed);
     Some(followed)
-}
-
-/// An absolute path in which nothing leads elsewhere, links aside.
-fn is_clean(path: &[u8]) -> bool {
-    path.first() == Some(&b'/')
-        && path.len() <= PATH_MAX
-        && !path.windows(2).any(|pair| pair == b"//" || pair == b"/.")
 }
 
 /// Nothing is known of it any more, whatever it was.
@@ -197,6 +204,10 @@ fn forget_quietly(fd: i32) {
 /// The descriptor is about to be closed or replaced. Returns the file's entry, if it was followed: to be given back
 /// when the last was said about it.
 pub fn forget(fd: i32) -> Option<FileSlot> {
+    // Not even looked at if it cannot be known: a page that is read before it is written to comes twice.
+    if END.load(Relaxed) <= fd as u32 {
+        return None;
+    }
     let descriptor = known(fd)?;
     let slot = (descriptor.state.load(Relaxed) == FOLLOWED
         && descriptor.incarnation.load(Relaxed) == life::incarnation())
@@ -207,7 +218,8 @@ pub fn forget(fd: i32) -> Option<FileSlot> {
 
 /// Descriptors from `first` to `last`, as far as anything was kept about them.
 pub fn range(first: u32, last: u32) -> impl Iterator<Item = i32> {
-    let end = (last as usize).saturating_add(1).min(CHUNK * CHUNKS);
+    let kept = END.load(Relaxed) as usize;
+    let end = (last as usize).saturating_add(1).min(kept);
     let is_kept = |fd: &usize| known(*fd as i32).is_some_and(|d| d.state.load(Relaxed) != UNKNOWN);
     let mut fd = first as usize;
     std::iter::from_fn(move || {
@@ -235,6 +247,21 @@ pub fn share(fd: i32) {
 }
 
 impl Descriptor {
+    const fn unknown() -> Descriptor {
+        Descriptor {
+            state: AtomicU32::new(UNKNOWN),
+            flags: AtomicU32::new(0),
+            file: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            incarnation: AtomicU64::new(0),
+            position: AtomicU64::new(0),
+            note: AtomicU64::new(0),
+            notes: AtomicU32::new(0),
+            stream: AtomicPtr::new(std::ptr::null_mut()),
+            started: AtomicU32::new(0),
+        }
+    }
+
     fn ignore(&self) {
         self.stream.store(std::ptr::null_mut(), Relaxed);
         self.state.store(IGNORED, Release);
@@ -252,7 +279,7 @@ impl Descriptor {
         let mut buffer = [0; PATH_MAX + 64];
         let path = match path {
             Some(path) => path,
-            None => path_of(fd, stat, &mut buffer)?,
+            None => paths::of_descriptor(fd, stat, &mut buffer)?,
         };
         if Client::is_system(path) {
             self.ignore();
@@ -409,25 +436,4 @@ fn advise(fd: i32, advice: presagio_arena::Advice) {
             [fd as usize, 0, 0, advice as usize, 0, 0],
         )
     };
-}
-
-/// The path of a descriptor, without what the kernel adds to that of a file without a name.
-fn path_of<'a>(fd: i32, stat: &libc::stat, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    write_number(fd as u32, link.get_mut(14..)?);
-    let len = sys::read_link(CStr::from_bytes_until_nul(&link).ok()?, buffer)?;
-    let path = buffer.get(..len)?;
-    if stat.st_nlink == 0 {
-        return Some(path.strip_suffix(b" (deleted)").unwrap_or(path));
-    }
-    Some(path)
-}
-
-/// In decimal, from the left.
-fn write_number(mut number: u32, out: &mut [u8]) {
-    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-    for place in out.iter_mut().take(digits).rev() {
-        *place = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
 }

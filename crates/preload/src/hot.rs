@@ -1,7 +1,7 @@
 //! What every hook looks at, side by side. A program that computes between two calls finds nothing of ours in its caches: what
 //! then counts is how many lines and pages are touched, not how many instructions run.
 
-use crate::descriptors::Chunk;
+use crate::descriptors::{self, Chunk};
 use crate::life;
 use presagio_arena::Client;
 use presagio_stack::Contexts;
@@ -20,8 +20,10 @@ pub struct Hot {
     pub client: AtomicPtr<Client>,
     /// What is known of call stacks, null before anything is (`context`).
     pub contexts: AtomicPtr<Contexts>,
-    /// The descriptors of small numbers, null before there is one (`descriptors`).
+    /// The descriptors of small numbers (`descriptors`).
     pub descriptors: AtomicPtr<Chunk>,
+    /// How many operations were named by their callers alone, before call stacks were looked at (`context`).
+    pub named: AtomicU32,
     /// Whether processes were started, by other means than vfork, that run in our memory (`thread`).
     pub guests: AtomicBool,
 }
@@ -36,7 +38,8 @@ pub static HOT: Hot = Hot {
     page: AtomicPtr::new((&raw const NO_PAGE).cast_mut()),
     client: AtomicPtr::new(std::ptr::null_mut()),
     contexts: AtomicPtr::new(std::ptr::null_mut()),
-    descriptors: AtomicPtr::new(std::ptr::null_mut()),
+    descriptors: AtomicPtr::new((&raw const descriptors::FIRST).cast_mut()),
+    named: AtomicU32::new(0),
     guests: AtomicBool::new(false),
 };
 

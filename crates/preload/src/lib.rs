@@ -57,6 +57,8 @@ mod inside;
 mod life;
 mod map;
 mod memory;
+mod next;
+mod paths;
 mod process;
 mod real;
 mod stdio;

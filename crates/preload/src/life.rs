@@ -5,7 +5,7 @@
 //! *incarnation*: whatever was made in another one (a thread's ring, a file's entry) is another process's.
 
 use crate::hot::HOT;
-use crate::{context, memory, real, thread};
+use crate::{memory, real, thread};
 use libc::{c_char, c_int};
 use presagio_arena::{Client, Counter, SITE_SWITCH, SWITCH, VARIABLE, sys};
 use std::ffi::CStr;
@@ -63,7 +63,7 @@ pub enum Reason {
 static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
 extern "C" fn start(_: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
-    real::find_all();
+    real::start();
     ARGUMENTS.store(arguments.cast_mut(), Relaxed);
     // SAFETY: the loader passes the environment, a list of strings that ends with a null.
     let armed = unsafe { read_environment(environment) };
@@ -220,14 +220,11 @@ const WAITS_MAX: u32 = 400;
 
 fn try_attach() -> Option<&'static Client> {
     // SAFETY: written before the phase said that there is an arena; its last byte is zero.
-    let address = CStr::from_bytes_until_nul(unsafe { &*ADDRESS.0.get() }).ok()?;
+    let address = unsafe { CStr::from_ptr(ADDRESS.0.get().cast()) };
     if sys::exists(SITE_SWITCH) {
         return None;
     }
     let page = wiped_page()?;
-    if !context::start() {
-        return None;
-    }
     let client = Client::attach(address, command()).ok()?;
     // SAFETY: this thread is the first and only one to attach; nobody knows of the place yet.
     let client = keep(unsafe { (*FIRST.0.get()).write(client) });

@@ -1,12 +1,14 @@
 //! The real functions: those that the program would have reached without us, which may be another preloaded
 //! library's.
 //!
-//! They are looked up when the library starts, all at once, since later another thread may hold the dynamic loader's lock while it
-//! waits for us. A hook that runs before that, in the constructor of a library that comes before ours, looks up its own.
+//! Each is looked up when it is called for the first time (`next`). Where that is not possible, the dynamic loader is asked when the
+//! library starts, for all at once, since later another thread may hold its lock while it waits for us. A hook that runs
+//! before that, in the constructor of a library that comes before ours, asks for its own.
 
-use crate::thread;
+use crate::{next, thread};
 use libc::{c_char, c_int, c_long, c_void};
 use presagio_arena::sys;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Defines [`Symbol`] and its names.
@@ -17,7 +19,7 @@ macro_rules! symbols {
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub enum Symbol { $($name),* }
 
-        const NAMES: &[&str] = &[$(concat!(stringify!($name), "\0")),*];
+        static NAMES: [Name; ALL.len()] = [$(Name::new(stringify!($name))),*];
         const ALL: &[Symbol] = &[$(Symbol::$name),*];
     };
 }
@@ -49,8 +51,32 @@ symbols! {
     syscall prctl
 }
 
-static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
+#[unsafe(link_section = ".data")]
+static FUNCTIONS: [AtomicPtr<c_void>; ALL.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; ALL.len()];
+
+/// A name and its hash, without a pointer: the loader would have to write each of them before the program can begin.
+struct Name {
+    hash: u32,
+    /// It ends with a zero.
+    text: [u8; 28],
+}
+
+impl Name {
+    const fn new(name: &str) -> Name {
+        let mut text = [0; 28];
+        assert!(name.len() < text.len());
+        let (to, _) = text.split_at_mut(name.len());
+        to.copy_from_slice(name.as_bytes());
+        let hash = next::hash(name.as_bytes());
+        Name { hash, text }
+    }
+
+    fn text(&self) -> &CStr {
+        // SAFETY: it ends with a zero, as was checked when it was made.
+        unsafe { CStr::from_ptr(self.text.as_ptr().cast()) }
+    }
+}
 
 /// The real function.
 #[inline(always)]
@@ -59,9 +85,16 @@ pub fn get(symbol: Symbol) -> *mut c_void {
     if known.is_null() { find(symbol) } else { known }
 }
 
-/// Looks up all that the C library has had for long. What it got or moved lately is looked up when it is called, since a
-/// failed lookup would leave a message for the program to find.
-pub fn find_all() {
+/// Sees to it that functions can be looked up when they are called. To be called before the program begins.
+pub fn start() {
+    if !next::start() {
+        find_all();
+    }
+}
+
+/// Has the loader look up all that the C library has had for long. What it got or moved lately is looked up when it is called,
+/// since a failed lookup would leave a message for the program to find.
+fn find_all() {
     for &symbol in ALL {
         if !is_new(symbol) && FUNCTIONS[symbol as usize].load(Ordering::Relaxed).is_null() {
             find(symbol);
@@ -98,6 +131,11 @@ fn is_new(symbol: Symbol) -> bool {
 #[cold]
 #[inline(never)]
 fn find(symbol: Symbol) -> *mut c_void {
+    let name = &NAMES[symbol as usize];
+    if let Some(found) = next::find(name.text(), name.hash) {
+        FUNCTIONS[symbol as usize].store(found, Ordering::Relaxed);
+        return found;
+    }
     // The loader may allocate, the program's allocator may call us: that call must not get here again.
     let finding = &thread::current().finding;
     if finding.swap(1, Ordering::Relaxed) != 0 {
@@ -106,7 +144,7 @@ fn find(symbol: Symbol) -> *mut c_void {
     // SAFETY: the name ends with a zero; errno is this thread's.
     let found = unsafe {
         let errno = *libc::__errno_location();
-        let found = libc::dlsym(libc::RTLD_NEXT, NAMES[symbol as usize].as_ptr().cast());
+        let found = libc::dlsym(libc::RTLD_NEXT, name.text().as_ptr());
         *libc::__errno_location() = errno;
         found
     };

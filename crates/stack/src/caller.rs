@@ -1,6 +1,6 @@
 //! Machines other than x86-64: a context is named by the caller alone. The same interface as `contexts`.
 
-use crate::known::{Known, Seen};
+use crate::known::{self, Seen};
 use crate::modules::{Image, Module, Modules};
 use crate::{Context, Counts, Entry, Frame, mix, sys};
 use core::ptr::NonNull;
@@ -22,11 +22,12 @@ pub struct Contexts {
 }
 
 struct Memory {
-    known: Known,
+    near: known::Near,
+    far: known::Far,
     modules: Modules,
 }
 
-// SAFETY: `Known` and `Modules` are `Sync`.
+// SAFETY: numbers that are atomic, and `Modules`, which is `Sync`.
 unsafe impl Send for Contexts {}
 // SAFETY: as above.
 unsafe impl Sync for Contexts {}
@@ -52,7 +53,7 @@ impl Contexts {
         });
         Context {
             id,
-            fresh: self.memory().known.show(id) == Seen::First,
+            fresh: known::show(&self.memory().near, &self.memory().far, id) == Seen::First,
         }
     }
 

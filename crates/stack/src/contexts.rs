@@ -1,10 +1,11 @@
 //! The way of a call: layout, slots, name; and where that does not lead to one, the walk.
 
-use crate::known::{Known, Seen};
+use crate::known::{self, Seen};
 use crate::layout::{Key, Layouts};
 use crate::modules::{Image, Module, Modules};
 use crate::names::Names;
 use crate::room::Room;
+use crate::sets::Sets;
 use crate::steps::{End, NOWHERE, Registers, Step, Steps};
 use crate::walk::Walk;
 use crate::{Context, Counts, DEPTH_MAX, Entry, Frame, ThreadState, mix, sys, unwind};
@@ -24,17 +25,46 @@ pub struct Contexts {
     memory: NonNull<Memory>,
     /// How often everything was forgotten; part of every key.
     generation: AtomicU64,
+    /// How much of the tables of layouts and names is in use, and how much of that of steps.
     room: Room,
+    steps_room: Room,
 }
 
-/// All zero is a valid beginning.
+/// All zero is a valid beginning. What is used first is in the middle.
+#[repr(C)]
 struct Memory {
+    far: known::Far,
+    sets: Sets,
     counts: [AtomicU64; Count::Unreported as usize + 1],
-    layouts: Layouts,
-    names: Names,
-    steps: Steps,
-    known: Known,
+    near: known::Near,
     modules: Modules,
+}
+
+/// Modules for which there is room in what is used first.
+const FIRST_MODULES: usize = 8;
+
+impl Memory {
+    /// The bytes that most programs touch sooner or later: how far in they begin, and how many they are.
+    const USED: (usize, usize) = {
+        let start = core::mem::offset_of!(Memory, sets) + Sets::UNUSED;
+        let end = core::mem::offset_of!(Memory, modules) + Modules::size_of_first(FIRST_MODULES);
+        (start, end - start)
+    };
+
+    #[inline(always)]
+    fn layouts(&self) -> Layouts<'_> {
+        Layouts(&self.sets)
+    }
+
+    #[inline(always)]
+    fn names(&self) -> Names<'_> {
+        Names(&self.sets)
+    }
+
+    #[inline(always)]
+    fn steps(&self) -> Steps<'_> {
+        Steps(&self.sets)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -57,11 +87,16 @@ impl Contexts {
 
     /// Nothing remembered yet. `None`: the system gives no memory.
     pub fn new() -> Option<Contexts> {
-        let memory = sys::map(Contexts::BYTES)?.cast();
+        let memory = sys::map(Contexts::BYTES)?;
+        let (used, bytes) = Memory::USED;
+        // SAFETY: within what was mapped.
+        sys::fill(unsafe { memory.add(used) }, bytes);
+        let memory = memory.cast();
         Some(Contexts {
             memory,
             generation: AtomicU64::new(0),
             room: Room::new(),
+            steps_room: Room::new(),
         })
     }
 
@@ -78,8 +113,8 @@ impl Contexts {
             // SAFETY: the thread's own stack can be read up to its end.
             let known = unsafe {
                 memory
-                    .layouts
-                    .find(key, entry, end, &memory.names, &self.room)
+                    .layouts()
+                    .find(key, entry, end, memory.names(), &self.room)
             };
             if let Some(id) = known {
                 if thread.check_is_due() {
@@ -177,11 +212,11 @@ impl Contexts {
             // SAFETY: the thread's own stack can be read up to its end.
             let hash = unsafe {
                 memory
-                    .layouts
+                    .layouts()
                     .remember(key, &walk.sources, entry, end, id, &self.room)
             };
             if let Some(hash) = hash {
-                memory.names.put(hash, id, &self.room);
+                memory.names().put(hash, id, &self.room);
             }
         }
         self.shown(id)
@@ -202,7 +237,8 @@ impl Contexts {
     }
 
     fn shown(&self, id: u64) -> Context {
-        let seen = self.memory().known.show(id);
+        let memory = self.memory();
+        let seen = known::show(&memory.near, &memory.far, id);
         if seen == Seen::Unknown {
             self.count(Count::Unreported);
         }
@@ -232,7 +268,7 @@ impl Contexts {
     ) {
         for depth in 1..=DEPTH_MAX {
             let known = if remembered {
-                self.memory().steps.get(seed, walk.pc, &self.room)
+                self.memory().steps().get(seed, walk.pc, &self.steps_room)
             } else {
                 None
             };
@@ -278,9 +314,22 @@ impl Contexts {
             place,
             module: module.unwrap_or(NOWHERE),
         };
-        self.memory().steps.put(seed, pc, &step, &self.room);
+        self.memory().steps().put(seed, pc, &step, &self.steps_room);
         step
     }
+}
+
+/// A name for the code that called a hook, by that one place alone: the same in every run too, but other chains of calls that end there
+/// have the same. Nothing is remembered for it, so that few calls are cheap.
+///
+/// # Safety
+/// As for [`Contexts::context`].
+pub unsafe fn caller(entry: &Entry) -> u64 {
+    let pc = return_address(entry);
+    let place = Image::at(pc.wrapping_sub(1)).map_or(NO_PLACE, |image| {
+        mix::pair(image.identity, image.offset(pc))
+    });
+    mix::chain(START, place).max(1)
 }
 
 /// The address that the call of the hook returns to.

@@ -2,10 +2,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-const PLACES: usize = 1 << 16;
+const FAR: usize = 1 << 16;
 
-/// Places on one page, which is all that most programs touch: a few of them are looked at first.
-const NEAR: usize = 512;
+/// Places that are all that most programs touch: a few of them are looked at first.
+const NEAR: usize = 128;
 const PROBES_NEAR: usize = 8;
 
 /// Places that are looked at for one name.
@@ -22,27 +22,23 @@ pub(crate) enum Seen {
     Unknown,
 }
 
-/// All names given out so far, as far as there was room. Nothing is ever taken out.
-pub(crate) struct Known {
-    near: [AtomicU64; NEAR],
-    places: [AtomicU64; PLACES],
-}
+/// All names given out so far, as far as there was room: here first, and then there. Nothing is ever taken out.
+pub(crate) type Near = [AtomicU64; NEAR];
+pub(crate) type Far = [AtomicU64; FAR];
 
-impl Known {
-    /// Shows a name; of all threads that show it, exactly one is told that it was the first.
-    pub(crate) fn show(&self, id: u64) -> Seen {
-        for probe in 0..PROBES {
-            let at = (id as usize).wrapping_add(probe);
-            let place = match probe < PROBES_NEAR {
-                true => &self.near[at % NEAR],
-                false => &self.places[at % PLACES],
-            };
-            match place.compare_exchange(0, id, Relaxed, Relaxed) {
-                Ok(_) => return Seen::First,
-                Err(held) if held == id => return Seen::Again,
-                Err(_) => {}
-            }
+/// Shows a name; of all threads that show it, exactly one is told that it was the first.
+pub(crate) fn show(near: &Near, far: &Far, id: u64) -> Seen {
+    for probe in 0..PROBES {
+        let at = (id as usize).wrapping_add(probe);
+        let place = match probe < PROBES_NEAR {
+            true => &near[at % NEAR],
+            false => &far[at % FAR],
+        };
+        match place.compare_exchange(0, id, Relaxed, Relaxed) {
+            Ok(_) => return Seen::First,
+            Err(held) if held == id => return Seen::Again,
+            Err(_) => {}
         }
-        Seen::Unknown
     }
+    Seen::Unknown
 }

@@ -2,7 +2,8 @@
 //! (return address, stack pointer); two ways to the same pair may have different layouts.
 
 use crate::names::{Name, Names};
-use crate::room::{Room, SETS};
+use crate::room::Room;
+use crate::sets::Sets;
 use crate::{Entry, mix};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -91,20 +92,21 @@ impl Sources {
 
 /// One remembered layout. 256 bytes, of which a stack of up to 20 sources uses the first 64.
 #[repr(C, align(64))]
-struct Layout {
+pub(crate) struct Layout {
     tag: AtomicU64,
     /// The name of the context that it was made for, mostly the only one: then no other memory is looked at.
     name: Name,
     groups: [AtomicU64; GROUPS_MAX],
 }
 
-/// All remembered layouts.
-pub(crate) struct Layouts {
-    sets: [[Layout; WAYS]; SETS],
-    turn: AtomicU64,
-}
+/// The layouts of one set.
+pub(crate) type LayoutSet = [Layout; WAYS];
 
-impl Layouts {
+/// All remembered layouts.
+#[derive(Clone, Copy)]
+pub(crate) struct Layouts<'a>(pub(crate) &'a Sets);
+
+impl<'a> Layouts<'a> {
     /// The name that goes with the words on this stack by one of the layouts that are remembered for `key`.
     ///
     /// # Safety
@@ -115,7 +117,7 @@ impl Layouts {
         key: Key,
         entry: &Entry,
         end: u64,
-        names: &Names,
+        names: Names<'_>,
         room: &Room,
     ) -> Option<u64> {
         for layout in self.set(key.pair, room) {
@@ -163,16 +165,16 @@ impl Layouts {
     }
 
     #[inline(always)]
-    fn set(&self, pair: u64, room: &Room) -> &[Layout; WAYS] {
-        &self.sets[room.set(pair >> 32)]
+    fn set(&self, pair: u64, room: &Room) -> &'a LayoutSet {
+        &self.0.get(room.set(pair >> 32)).layouts
     }
 
     /// A free place, else one after the other.
-    fn victim<'a>(&self, set: &'a [Layout; WAYS], room: &Room) -> &'a Layout {
+    fn victim(&self, set: &'a LayoutSet, room: &Room) -> &'a Layout {
         let free = set.iter().find(|layout| layout.tag.load(Relaxed) == 0);
         free.unwrap_or_else(|| {
             room.grow();
-            &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]
+            &set[self.0.turn() % WAYS]
         })
     }
 }

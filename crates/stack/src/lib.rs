@@ -59,7 +59,7 @@
 //! # }
 //! ```
 //!
-//! Where things are: `contexts` is the way of a call; `layout`, `names`, `steps` and `known` are the tables;
+//! Where things are: `contexts` is the way of a call; `layout`, `names`, `steps` and `known` are the tables, `sets` where they lie;
 //! `walk` goes from frame to frame; `unwind` reads the unwinding tables; `modules` knows what is loaded;
 //! `reach` knows how far one may read. Only x86-64 has all this; elsewhere a context is named by the caller alone
 //! (`caller`).
@@ -86,6 +86,8 @@ mod reach;
 #[cfg(target_arch = "x86_64")]
 mod room;
 #[cfg(target_arch = "x86_64")]
+mod sets;
+#[cfg(target_arch = "x86_64")]
 mod steps;
 #[cfg(target_arch = "x86_64")]
 mod unwind;
@@ -95,9 +97,9 @@ mod walk;
 #[cfg(not(target_arch = "x86_64"))]
 pub use caller::{Contexts, ThreadState};
 #[cfg(target_arch = "x86_64")]
-pub use contexts::Contexts;
+pub use contexts::{Contexts, caller};
 pub use entry::Entry;
-pub use modules::Module;
+pub use modules::{Module, NAME_MAX};
 #[cfg(target_arch = "x86_64")]
 pub use reach::ThreadState;
 

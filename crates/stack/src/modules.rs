@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 const MODULES_MAX: usize = 1024;
 const BUILD_ID_MAX: usize = 32;
-const NAME_MAX: usize = 200;
+/// The longest name of a module.
+pub const NAME_MAX: usize = 200;
 
 /// A module as it was when its code was first met. It stays readable after the module was unloaded.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +24,13 @@ pub struct Module {
 }
 
 impl Module {
-    /// The path that it was loaded from; only its end where it is very long.
-    pub fn name(&self) -> &[u8] {
-        self.name.bytes()
+    /// The path that it was loaded from; only its end where it is very long. The kernel is asked for that of the program itself,
+    /// which is put into `room`: that takes longer than all the rest.
+    pub fn name<'a>(&'a self, room: &'a mut [u8; NAME_MAX]) -> &'a [u8] {
+        match self.name.bytes() {
+            [] => sys::read_link(c"/proc/self/exe", room),
+            known => known,
+        }
     }
 
     /// The build id that the linker gave it; empty if none.
@@ -87,15 +92,21 @@ struct Slot {
 
 /// All modules met so far. Numbers are given in order and never again. Two threads that meet a module at the same
 /// time may give it two numbers: names of contexts depend on its identity alone.
+#[repr(C)]
 pub(crate) struct Modules {
-    slots: [Slot; MODULES_MAX],
     claimed: AtomicU32,
+    slots: [Slot; MODULES_MAX],
 }
 
 // SAFETY: a slot's module is written once, by the thread that claimed its number, before its state says so.
 unsafe impl Sync for Modules {}
 
 impl Modules {
+    /// The bytes that so many modules take.
+    pub(crate) const fn size_of_first(count: usize) -> usize {
+        core::mem::offset_of!(Modules, slots) + count * size_of::<Slot>()
+    }
+
     /// The module of this number.
     pub(crate) fn get(&self, number: u16) -> Option<&Module> {
         let slot = self.slots.get(usize::from(number))?;
@@ -225,28 +236,20 @@ impl Image {
             identity: 0,
             tables,
         };
-        image.identity = if build_id.is_empty() {
-            mix::bytes(file_name(image.path(&mut [0; NAME_MAX])))
-        } else {
-            mix::bytes(build_id)
+        image.identity = match build_id {
+            [] => mix::bytes(file_name(image.module().name(&mut [0; NAME_MAX]))),
+            known => mix::bytes(known),
         };
         Some(image)
     }
 
     /// The path, which the loader does not know for the program itself.
-    fn path<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
-        let name = if self.name.is_null() {
-            &[]
-        } else {
-            // SAFETY: the loader keeps the name as long as the module is loaded.
-            unsafe { CStr::from_ptr(self.name) }.to_bytes()
-        };
-        if name.is_empty() {
-            return sys::read_link(c"/proc/self/exe", room);
+    fn path(&self) -> &[u8] {
+        if self.name.is_null() {
+            return &[];
         }
-        let kept = &name[name.len().saturating_sub(room.len())..];
-        room[..kept.len()].copy_from_slice(kept);
-        &room[..kept.len()]
+        // SAFETY: the loader keeps the name as long as the module is loaded.
+        unsafe { CStr::from_ptr(self.name) }.to_bytes()
     }
 
     fn module(&self) -> Module {
@@ -255,7 +258,7 @@ impl Image {
             base: self.base,
             identity: self.identity,
             build_id: Text::end_of(self.build_id),
-            name: Text::end_of(self.path(&mut [0; NAME_MAX])),
+            name: Text::end_of(self.path()),
         }
     }
 }
@@ -483,14 +486,14 @@ mod tests {
     fn a_module_is_known_by_its_name_and_build_id() {
         let image = Image::at(libc::qsort as *const () as u64).unwrap();
         let module = image.module();
-        assert!(module.name().ends_with(b"libc.so.6"), "{:?}", module.name());
+        let mut room = [0; NAME_MAX];
+        assert!(module.name(&mut room).ends_with(b"libc.so.6"), "{module:?}");
         assert_eq!(module.build_id().len(), 20);
         assert_eq!(module.identity(), mix::bytes(module.build_id()));
         let program = Image::at(facts as *const () as u64).unwrap().module();
         assert!(
-            file_name(program.name()).starts_with(b"presagio_stack"),
-            "{:?}",
-            program.name()
+            file_name(program.name(&mut room)).starts_with(b"presagio_stack"),
+            "{program:?}"
         );
     }
 

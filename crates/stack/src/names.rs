@@ -1,7 +1,8 @@
 //! Which name belongs to a hash of words on the stack.
 
 use crate::mix;
-use crate::room::{Room, SETS};
+use crate::room::Room;
+use crate::sets::Sets;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WAYS: usize = 4;
@@ -31,14 +32,15 @@ impl Name {
     }
 }
 
-/// All remembered names: a set has some cache lines, of which each name has one to look at.
+/// The names of one set: some cache lines, of which each name has one to look at.
 #[repr(C, align(64))]
-pub(crate) struct Names {
-    sets: [[[Name; WAYS]; LINES]; SETS],
-    turn: AtomicU64,
-}
+pub(crate) struct NameSet([[Name; WAYS]; LINES]);
 
-impl Names {
+/// All remembered names.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a>(pub(crate) &'a Sets);
+
+impl<'a> Names<'a> {
     /// The name that goes with this hash.
     #[inline(always)]
     pub(crate) fn get(&self, hash: u64, room: &Room) -> Option<u64> {
@@ -54,13 +56,13 @@ impl Names {
         let free = line.iter().find(|name| name.seal.load(Relaxed) == 0);
         let name = free.unwrap_or_else(|| {
             room.grow();
-            &line[self.turn.fetch_add(1, Relaxed) as usize % WAYS]
+            &line[self.0.turn() % WAYS]
         });
         name.set(hash, id);
     }
 
     #[inline(always)]
-    fn line(&self, hash: u64, room: &Room) -> &[Name; WAYS] {
-        &self.sets[room.set(hash)][(hash >> 32) as usize % LINES]
+    fn line(&self, hash: u64, room: &Room) -> &'a [Name; WAYS] {
+        &self.0.get(room.set(hash)).names.0[(hash >> 32) as usize % LINES]
     }
 }

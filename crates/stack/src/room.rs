@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The sets of each table.
 pub(crate) const SETS: usize = 2048;
 /// Those that are in use at first.
-const FIRST: usize = 8;
-const GROWTH: usize = 4;
+pub(crate) const FIRST: usize = 8;
+const GROWTH: usize = 2;
 
 /// How many sets are in use.
 pub(crate) struct Room(AtomicUsize);

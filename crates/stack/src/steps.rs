@@ -1,7 +1,8 @@
 //! Steps: how to get from the frame of a return address to the next one out.
 
 use crate::mix;
-use crate::room::{Room, SETS};
+use crate::room::Room;
+use crate::sets::Sets;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Callee-saved registers by number, in the order of [`crate::Entry`]: rbp, rbx, r12 to r15.
@@ -102,27 +103,30 @@ pub(crate) const NOWHERE: u16 = u16::MAX;
 
 const WORDS: usize = 4;
 const WAYS: usize = 4;
+/// Groups of a set, of which each step has one to look at: there are more steps than anything else.
+const GROUPS: usize = 4;
 
 /// A step in memory: four words, and a seal over these and the return address that it is for (as in `names`, torn
 /// entries prove false).
 #[repr(C, align(64))]
-struct Remembered {
+pub(crate) struct Remembered {
     words: [AtomicU64; WORDS],
     seal: AtomicU64,
 }
 
-/// All remembered steps.
-pub(crate) struct Steps {
-    sets: [[Remembered; WAYS]; SETS],
-    turn: AtomicU64,
-}
+/// The steps of one set.
+pub(crate) type StepSet = [[Remembered; WAYS]; GROUPS];
 
-impl Steps {
+/// All remembered steps.
+#[derive(Clone, Copy)]
+pub(crate) struct Steps<'a>(pub(crate) &'a Sets);
+
+impl<'a> Steps<'a> {
     /// The step remembered for this return address.
     #[inline]
     pub(crate) fn get(&self, seed: u64, pc: u64, room: &Room) -> Option<Step> {
         let key = mix::pair(pc, seed);
-        self.set(key, room).iter().find_map(|remembered| {
+        self.group(key, room).iter().find_map(|remembered| {
             let words = core::array::from_fn(|i| remembered.words[i].load(Relaxed));
             (remembered.seal.load(Relaxed) == seal(key, &words)).then(|| Step::unpack(&words))
         })
@@ -134,13 +138,13 @@ impl Steps {
             return;
         }
         let key = mix::pair(pc, seed);
-        let set = self.set(key, room);
-        let free = set
+        let group = self.group(key, room);
+        let free = group
             .iter()
             .find(|remembered| remembered.seal.load(Relaxed) == 0);
         let place = free.unwrap_or_else(|| {
             room.grow();
-            &set[self.turn.fetch_add(1, Relaxed) as usize % WAYS]
+            &group[self.0.turn() % WAYS]
         });
         let words = step.pack();
         place.seal.store(0, Relaxed);
@@ -151,8 +155,8 @@ impl Steps {
     }
 
     #[inline]
-    fn set(&self, key: u64, room: &Room) -> &[Remembered; WAYS] {
-        &self.sets[room.set(key)]
+    fn group(&self, key: u64, room: &Room) -> &'a [Remembered; WAYS] {
+        &self.0.get(room.set(key)).steps[(key >> 32) as usize % GROUPS]
     }
 }
 

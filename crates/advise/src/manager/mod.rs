@@ -236,7 +236,7 @@ impl Manager {
             // Asked first: what was reported before is then drained.
             let (is_over, wants_summary) = (host.is_over(), host.wants_summary());
             let began = Instant::now();
-            let found = self.look();
+            let (found, helps) = self.look();
             let shown = match (is_over, wants_summary) {
                 (true, _) => Some(self.finish()),
                 (_, true) => Some(self.glimpse()),
@@ -249,7 +249,7 @@ impl Manager {
                 }
                 host.take_summary(&summary);
             }
-            match self.pace.next(began, Instant::now(), found) {
+            match self.pace.next(began, Instant::now(), found, helps) {
                 Rest::For(time) => host.rest(time),
                 Rest::Asleep => {
                     self.flush();
@@ -264,8 +264,9 @@ impl Manager {
         Nanos(sys::monotonic_ns().saturating_sub(self.began))
     }
 
-    /// One round; how much was found that had to be thought about, at least one if there was anything.
-    fn look(&mut self) -> usize {
+    /// One round; how much was found that had to be thought about, at least one if there was anything, and whether some of it was of
+    /// a process that can be helped.
+    fn look(&mut self) -> (usize, bool) {
         let mut batch = std::mem::take(&mut self.batch);
         let found = batch.fill(&mut self.arena, &mut self.contexts);
         self.write_contexts();
@@ -277,6 +278,8 @@ impl Manager {
         for item in batch.items() {
             self.take(item, allowance, &mut seen);
         }
+        let mut origins = batch.items().iter().map(|item| &item.origin);
+        let helps = !batch.sums().is_empty() || origins.any(|o| !self.processes.is_stranger(o));
         batch.clear();
         self.batch = batch;
         if self.advise {
@@ -290,7 +293,7 @@ impl Manager {
         if self.flushed.elapsed() >= FLUSH {
             self.flush();
         }
-        items.max(found.min(1))
+        (items.max(found.min(1)), helps)
     }
 
     /// Gives back what the dead had, and ends what they began.

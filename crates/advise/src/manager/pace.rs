@@ -1,13 +1,16 @@
 //! How long the manager rests between two looks at the arena, and how much it may think about what it finds.
 //!
-//! While programs are active it looks every 0.2 to 1 ms, more often the more it finds; after a second of silence it sleeps
-//! until a program wakes it. When looking and thinking take most of its time, it lets models see a share of the
+//! While programs are active it looks every 0.2 to 1 ms, more often the more it finds; less often where all that it finds is
+//! of strangers, who may be gone before they can be helped, or where it finds nothing: each look takes the core away from somebody.
+//! After a second of silence it sleeps until a program wakes it. When looking and thinking take most of its time, it lets models see a share of the
 //! operations only, less and less until it keeps up.
 
 use std::time::{Duration, Instant};
 
 const REST_MIN: Duration = Duration::from_micros(200);
 const REST_MAX: Duration = Duration::from_millis(1);
+/// The same where there is nobody to be helped: half of what a ring holds of a hot loop.
+const REST_IDLE: Duration = Duration::from_millis(4);
 /// Silence that is long enough to fall asleep.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Records of one look that call for an earlier next one; fewer than the other call for a later one.
@@ -64,8 +67,8 @@ impl Pace {
         self.allowance.min(each.max(ALLOWANCE_MIN))
     }
 
-    /// A look from `began` to `now` found so many records; what to do next.
-    pub fn next(&mut self, began: Instant, now: Instant, found: usize) -> Rest {
+    /// A look from `began` to `now` found so many records, of somebody who can be helped or only of others; what to do next.
+    pub fn next(&mut self, began: Instant, now: Instant, found: usize, helps: bool) -> Rest {
         self.weigh(now - began, now);
         if found > 0 {
             self.last_heard = now;
@@ -78,7 +81,8 @@ impl Pace {
             FEW..MANY => self.rest,
             _ => self.rest / 2,
         };
-        self.rest = wanted.clamp(REST_MIN, REST_MAX);
+        let most = if helps { REST_MAX } else { REST_IDLE };
+        self.rest = wanted.clamp(REST_MIN, most);
         Rest::For(self.rest)
     }
 
@@ -114,19 +118,30 @@ mod tests {
         let mut now = start;
         for _ in 0..10 {
             now += MS;
-            pace.next(now, now, 10_000);
+            pace.next(now, now, 10_000, true);
         }
-        assert_eq!(pace.next(now, now, 10_000), Rest::For(REST_MIN));
+        assert_eq!(pace.next(now, now, 10_000, true), Rest::For(REST_MIN));
         for _ in 0..20 {
             now += MS;
-            pace.next(now, now, 1);
+            pace.next(now, now, 1, true);
         }
-        assert_eq!(pace.next(now, now, 1), Rest::For(REST_MAX));
+        assert_eq!(pace.next(now, now, 1, true), Rest::For(REST_MAX));
         now += Duration::from_millis(999);
-        assert!(matches!(pace.next(now, now, 0), Rest::For(_)));
+        assert!(matches!(pace.next(now, now, 0, false), Rest::For(_)));
         now += Duration::from_millis(2);
-        assert_eq!(pace.next(now, now, 0), Rest::Asleep);
-        assert!(matches!(pace.next(now, now, 1), Rest::For(_)));
+        assert_eq!(pace.next(now, now, 0, false), Rest::Asleep);
+        assert!(matches!(pace.next(now, now, 1, true), Rest::For(_)));
+    }
+
+    #[test]
+    fn it_looks_less_often_while_nobody_can_be_helped() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        for _ in 0..20 {
+            pace.next(now, now, 1, false);
+        }
+        assert_eq!(pace.next(now, now, 0, false), Rest::For(REST_IDLE));
+        assert_eq!(pace.next(now, now, 1, true), Rest::For(REST_MAX));
     }
 
     #[test]
@@ -137,12 +152,12 @@ mod tests {
         for _ in 0..2000 {
             let began = now;
             now += MS;
-            pace.next(began, now, 1000);
+            pace.next(began, now, 1000, true);
         }
         assert_eq!(pace.allowance(1, 1), ALLOWANCE_MIN);
         for _ in 0..4000 {
             now += MS;
-            pace.next(now, now, 1);
+            pace.next(now, now, 1, true);
         }
         assert_eq!(pace.allowance(1, 1), u32::MAX);
         assert_eq!(pace.allowance(2 * CROWD, 4), CROWD as u32 / 8, "a crowd");
@@ -153,10 +168,10 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         let busy = start + SPAN;
-        pace.next(start, busy, 1);
+        pace.next(start, busy, 1, true);
         assert_eq!(pace.allowance(1, 1), ALLOWANCE_MAX / 2);
         let easy = busy + SPAN;
-        pace.next(easy, easy, 1);
+        pace.next(easy, easy, 1, true);
         assert_eq!(pace.allowance(1, 1), u32::MAX);
     }
 }

@@ -18,6 +18,10 @@ const PROGRAMS_MAX: usize = 64;
 const FILES_MAX: usize = 1 << 16;
 /// To hold a prediction against what came costs as much as to learn from it. A prime, which no program's rhythm is.
 const JUDGE_EVERY: u64 = 7;
+/// Before a process has done so many operations, or moved so many bytes, it is not known who it is: to find out takes longer than
+/// a compiler's helper needs for all that it reads and writes, and slows the helper down when it ends.
+const STRANGE_OPERATIONS: usize = 32;
+const STRANGE_BYTES: u64 = 1 << 20;
 /// Where launchers say which rank a process is.
 const RANKS: [&str; 6] = [
     "OMPI_COMM_WORLD_RANK=",
@@ -30,11 +34,13 @@ const RANKS: [&str; 6] = [
 
 /// A process, or rather one program that it ran: an exec makes another one.
 pub(super) struct Process {
-    pub pid: u32,
+    origin: Origin,
     pub command: String,
     pub program: String,
-    pub rank: Option<u32>,
-    pub identity: Identity,
+    /// Who it is, once that is worth knowing; until then what its model has to see waits.
+    identity: Option<Identity>,
+    waiting: Vec<(Event, u64)>,
+    waiting_bytes: u64,
     pub model: Model,
     pub judged: Judged,
     pub totals: Totals,
@@ -55,8 +61,37 @@ pub(super) struct Process {
 }
 
 impl Process {
+    pub fn pid(&self) -> u32 {
+        self.origin.pid
+    }
+
+    /// The rank that a launcher gave it.
+    pub fn rank(&self) -> Option<u32> {
+        rank_of(self.pid())
+    }
+
+    /// Keeps an operation of a stranger; whether it is time to find out who that is.
+    fn keep(&mut self, event: &Event, stack: u64) -> bool {
+        self.waiting.push((*event, stack));
+        self.waiting_bytes = self.waiting_bytes.saturating_add(event.moved());
+        self.waiting.len() >= STRANGE_OPERATIONS || self.waiting_bytes >= STRANGE_BYTES
+    }
+
+    /// Finds out who it is, and begins with what is known of its program.
+    fn get_acquainted(&mut self, arena: &Arena, models: &mut Models) {
+        let entry = arena.process_of(&self.origin);
+        let command = entry.as_ref().map_or(&[][..], |entry| &entry.command);
+        let arguments = arguments_of(command);
+        // One that has become another program is found by its name.
+        let linked = entry.as_ref().filter(|entry| !entry.is_over);
+        let image = image_of(linked.map(|_| self.pid()), arguments[0]);
+        let identity = Identity::new(&image, &arguments, self.rank());
+        self.model = models.begin(&identity);
+        self.identity = Some(identity);
+    }
+
     /// Lets the model see an operation, and holds it against what was expected; in a hurry, one in so many only.
-    pub fn learn(&mut self, event: &Event, stack: u64, is_hurried: bool) {
+    fn learn(&mut self, event: &Event, stack: u64, is_hurried: bool) {
         self.name(event.context, stack);
         if std::mem::take(&mut self.is_behind) {
             self.model.lose_track();
@@ -131,8 +166,8 @@ impl Sums {
 }
 
 impl Processes {
-    /// The process that wrote something. A new one is looked at, and begins with what is known of its program.
-    pub fn find(&mut self, origin: &Origin, arena: &Arena, models: &mut Models) -> (u32, bool) {
+    /// The process that wrote something, and whether it is new.
+    pub fn find(&mut self, origin: &Origin, arena: &Arena) -> (u32, bool) {
         if let Some(number) = self.numbers.get(&(origin.pid, origin.image)) {
             return (*number, false);
         }
@@ -140,9 +175,38 @@ impl Processes {
         let number = self.next;
         self.next += 1;
         self.numbers.insert((origin.pid, origin.image), number);
-        let process = begin(origin.pid, entry.as_ref(), models);
+        let process = begin(origin, entry.as_ref());
         self.live.insert(number, process);
         (number, true)
+    }
+
+    /// Lets the model of a process see an operation; in a hurry not all of it.
+    pub fn learn(
+        &mut self,
+        event: &Event,
+        stack: u64,
+        is_hurried: bool,
+        (arena, models): (&Arena, &mut Models),
+    ) {
+        let Some(process) = self.live.get_mut(&event.process) else {
+            return;
+        };
+        if process.identity.is_some() {
+            return process.learn(event, stack, is_hurried);
+        }
+        if process.keep(event, stack) {
+            process.get_acquainted(arena, models);
+            for (event, stack) in std::mem::take(&mut process.waiting) {
+                process.learn(&event, stack, is_hurried);
+            }
+        }
+    }
+
+    /// Whether it is not known who wrote something.
+    pub fn is_stranger(&self, origin: &Origin) -> bool {
+        let number = self.numbers.get(&(origin.pid, origin.image));
+        let process = number.and_then(|number| self.live.get(number));
+        process.is_none_or(|process| process.identity.is_none())
     }
 
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Process> {
@@ -182,7 +246,9 @@ impl Processes {
         for number in &ended {
             if let Some(process) = self.live.remove(number) {
                 self.ended.add(&process);
-                models.end(&process.identity, &process.model, process.learned);
+                if let Some(identity) = &process.identity {
+                    models.end(identity, &process.model, process.learned);
+                }
             }
         }
         ended
@@ -192,10 +258,10 @@ impl Processes {
     /// read by then.
     pub fn gone_unseen(&mut self, lives: impl Fn(u32, u32) -> bool) -> Vec<u32> {
         let unseen = self.live.values_mut().filter(|p| !p.has_entry);
-        let missing = unseen.filter(|p| !lives(p.pid, p.pid));
+        let missing = unseen.filter(|p| !lives(p.pid(), p.pid()));
         let twice = missing.filter_map(|p| {
             let before = std::mem::replace(&mut p.was_missing, true);
-            before.then_some(p.pid)
+            before.then_some(p.pid())
         });
         twice.collect()
     }
@@ -216,29 +282,27 @@ impl Processes {
     }
 }
 
-fn begin(pid: u32, entry: Option<&ProcessEntry>, models: &mut Models) -> Process {
-    let command = entry.map_or(&[][..], |entry| &entry.command);
-    let arguments: Vec<&[u8]> = command
-        .strip_suffix(b"\0")
-        .unwrap_or(command)
-        .split(|b| *b == 0)
-        .collect();
-    let rank = rank_of(pid);
-    // One that has become another program is found by its name.
-    let linked = entry.filter(|entry| !entry.is_over).map(|_| pid);
-    let identity = Identity::new(&image_of(linked, arguments[0]), &arguments, rank);
+/// The program and its arguments; at least one, if only an empty one.
+fn arguments_of(command: &[u8]) -> Vec<&[u8]> {
+    let command = command.strip_suffix(b"\0").unwrap_or(command);
+    command.split(|b| *b == 0).collect()
+}
+
+fn begin(origin: &Origin, entry: Option<&ProcessEntry>) -> Process {
+    let arguments = arguments_of(entry.map_or(&[][..], |entry| &entry.command));
     let text: Vec<_> = arguments
         .iter()
         .map(|a| String::from_utf8_lossy(a))
         .collect();
     let program = text[0].rsplit('/').next().filter(|name| !name.is_empty());
     Process {
-        pid,
+        origin: *origin,
         program: program.unwrap_or("(unknown)").to_owned(),
         command: text.join(" "),
-        rank,
-        model: models.begin(&identity),
-        identity,
+        identity: None,
+        waiting: Vec::new(),
+        waiting_bytes: 0,
+        model: Model::new(),
         judged: Judged::default(),
         totals: Totals::default(),
         learned: 0,
@@ -275,7 +339,6 @@ fn image_of(pid: Option<u32>, name: &[u8]) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-/// The rank that a launcher gave the process.
 fn rank_of(pid: u32) -> Option<u32> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     rank_in(&environment)
@@ -318,9 +381,8 @@ mod tests {
     #[test]
     fn where_many_are_busy_each_has_its_turn() {
         let mut processes = Processes::default();
-        let mut models = Models::new(None);
         for number in 0..5 {
-            let process = begin(std::process::id(), None, &mut models);
+            let process = begin(&Origin::default(), None);
             processes.live.insert(number, process);
         }
         let mut asked = Vec::new();
@@ -342,7 +404,11 @@ mod tests {
         let mut models = Models::new(None);
         for (number, pid) in [(0, 70), (1, 71)] {
             processes.numbers.insert((pid, 0), number);
-            let process = begin(pid, None, &mut models);
+            let origin = Origin {
+                pid,
+                ..Origin::default()
+            };
+            let process = begin(&origin, None);
             processes.live.insert(number, process);
         }
         let lives = |pid: u32, _: u32| pid == 71;

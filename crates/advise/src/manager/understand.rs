@@ -67,8 +67,7 @@ impl Manager {
     }
 
     fn process(&mut self, origin: &Origin) -> u32 {
-        let (arena, models) = (&self.arena, &mut self.models);
-        let (number, is_new) = self.processes.find(origin, arena, models);
+        let (number, is_new) = self.processes.find(origin, &self.arena);
         if is_new {
             self.introduce(number);
         }
@@ -89,7 +88,9 @@ impl Manager {
         let seen = seen.entry(event.process).or_insert(0);
         *seen += 1;
         if *seen <= allowance {
-            known.learn(event, stack, allowance < u32::MAX);
+            let aids = (&self.arena, &mut self.models);
+            let is_hurried = allowance < u32::MAX;
+            self.processes.learn(event, stack, is_hurried, aids);
         } else {
             known.is_behind = true;
             self.unlearned += 1;
@@ -126,8 +127,8 @@ impl Manager {
         if let Some((_, recorder)) = &mut self.recorder {
             recorder.write(&Record::Process(TraceProcess {
                 id: number,
-                pid: Some(process.pid),
-                rank: process.rank,
+                pid: Some(process.pid()),
+                rank: process.rank(),
                 host: self.host.clone(),
                 command: Some(process.command.clone()),
                 start: Some(self.wall),

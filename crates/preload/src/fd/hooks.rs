@@ -10,10 +10,10 @@ const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 hooks! {
     fn open, open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |call| ops::open(path, flags, call);
-    fn openat, openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |call| ops::open(path, flags, call);
+    fn openat, openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |call| ops::open_at(at, path, flags, call);
     fn creat, creat64(path: *const c_char, mode: mode_t) -> c_int = |call| ops::open(path, CREATE, call);
     fn __open_2, __open64_2(path: *const c_char, flags: c_int) -> c_int = |call| ops::open(path, flags, call);
-    fn __openat_2, __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int = |call| ops::open(path, flags, call);
+    fn __openat_2, __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int = |call| ops::open_at(at, path, flags, call);
     fn mkstemp, mkstemp64(template: *mut c_char) -> c_int = |call| ops::open(template, TEMPORARY, call);
     fn mkostemp, mkostemp64(template: *mut c_char, flags: c_int) -> c_int = |call| ops::open(template, TEMPORARY | flags, call);
     fn mkstemps, mkstemps64(template: *mut c_char, suffix: c_int) -> c_int = |call| ops::open(template, TEMPORARY, call);

@@ -16,19 +16,19 @@ fn is_ours() -> bool {
 }
 
 /// Takes the path of an open that succeeded.
-unsafe fn opened(fd: c_int, path: *const c_char, flags: c_int, moment: &Moment) {
+unsafe fn opened(fd: c_int, at: c_int, path: *const c_char, flags: c_int, moment: &Moment) {
     if fd >= 0 && is_ours() {
         life::with_errno_kept(|| {
             // SAFETY: the kernel has just read the path, so it is a string.
             let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
-            announce(fd, path, flags, moment);
+            announce(fd, at, path, flags, moment);
         });
     }
 }
 
 /// A file was opened: says so, if it is followed.
-pub fn announce(fd: c_int, path: Option<&[u8]>, flags: c_int, moment: &Moment) {
-    if let Some(file) = descriptors::opened(fd, path, flags) {
+pub fn announce(fd: c_int, at: c_int, path: Option<&[u8]>, flags: c_int, moment: &Moment) {
+    if let Some(file) = descriptors::opened(fd, at, path, flags) {
         moment.report(
             file.slot(),
             |record| record.len = flags as u32 as u64,
@@ -39,14 +39,28 @@ pub fn announce(fd: c_int, path: Option<&[u8]>, flags: c_int, moment: &Moment) {
 
 /// # Safety
 ///
-/// The path is the one that the call opens, if it succeeds.
+/// The path is the one that the call opens, from the directory `at` on, if it succeeds.
 #[inline(always)]
-pub unsafe fn open(path: *const c_char, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
+pub unsafe fn open_at(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
     let moment = Moment::now();
     let fd = call();
     // SAFETY: as the caller vouches.
-    unsafe { opened(fd, path, flags, &moment) };
+    unsafe { opened(fd, at, path, flags, &moment) };
     fd
+}
+
+/// # Safety
+///
+/// The path is the one that the call opens, if it succeeds.
+#[inline(always)]
+pub unsafe fn open(path: *const c_char, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as the caller vouches.
+    unsafe { open_at(libc::AT_FDCWD, path, flags, call) }
 }
 
 /// What the family of mkstemp opens with.

@@ -10,6 +10,7 @@ use presagio_core::Action;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+#[unsafe(link_section = ".data")]
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Whether all that streams held was told.

@@ -221,7 +221,8 @@ unsafe fn opened(stream: *mut FILE, path: *const c_char, moment: &Moment) {
     life::with_errno_kept(|| {
         // SAFETY: a path that the C library has just opened.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
-        fd::ops::announce(number, path, sys::open_flags(number).unwrap_or(0), moment);
+        let flags = sys::open_flags(number).unwrap_or(0);
+        fd::ops::announce(number, libc::AT_FDCWD, path, flags, moment);
     });
 }
 
