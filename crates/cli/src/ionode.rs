@@ -1,6 +1,6 @@
 //! `presagio ionode`: forwards a directory to clients, with the scheduler in the middle; and talks to such a node.
 
-mod control;
+pub mod control;
 mod storage;
 
 use crate::failure::failure;
@@ -83,6 +83,9 @@ pub struct Args {
     /// Memory for data that is under way
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
+    /// Let threads do what would go through io_uring
+    #[arg(long)]
+    no_ring: bool,
     /// Threads for what takes long
     #[arg(long, value_name = "N", default_value_t = 64)]
     threads: usize,
@@ -123,6 +126,7 @@ impl Args {
         config.depth = self.depth;
         config.read_only = self.read_only;
         config.memory_max = self.memory.0 as usize;
+        config.ring = !self.no_ring;
         config.threads_max = self.threads;
         config.loops = self.loops.unwrap_or(config.loops);
         config.squash = self.squash;

@@ -21,6 +21,8 @@ pub struct Config {
     pub depth: Option<usize>,
     /// Loops that serve connections: one for each core, at most.
     pub loops: usize,
+    /// Whether reads that have to wait go through io_uring, where there is one, or to the threads.
+    pub ring: bool,
     /// Threads for what takes long.
     pub threads_max: usize,
     /// The largest frame to agree on.
@@ -61,6 +63,7 @@ impl Config {
             settings: Settings::new(PolicyKind::ToAgg),
             depth: None,
             loops: cores.min(64),
+            ring: true,
             threads_max: 64,
             msize: MSIZE_MAX,
             connections_max: 16384,

@@ -16,6 +16,7 @@ use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
+use crate::ring::Ring;
 use crate::record::{Answered, Recording};
 use crate::session::Session;
 use presagio_core::{Nanos, Op, Range, Request, RequestId};
@@ -110,7 +111,7 @@ impl Payload {
 }
 
 /// A part of a batch, with what it needs.
-struct Taken {
+pub struct Taken {
     ticket: Ticket,
     start: u64,
     pending: Pending,
@@ -120,7 +121,8 @@ struct Taken {
     failed: Option<Errno>,
 }
 
-type Parts = SmallVec<[Taken; 1]>;
+/// The parts of a batch: of one file, contiguous.
+pub type Parts = SmallVec<[Taken; 1]>;
 
 impl Data {
     /// For as many loops as there are mailboxes. Data is moved as `mover`.
@@ -277,7 +279,7 @@ impl Data {
     }
 
     /// Serves a batch, here if that is quick.
-    pub fn serve(self: &Arc<Self>, batch: &Batch) {
+    pub fn serve(self: &Arc<Self>, batch: &Batch, mut ring: Option<&mut Ring>) {
         let (op, range) = (batch.op(), batch.range());
         let parts: Parts = batch.parts().iter().map(|part| self.take(part)).collect();
         let first = parts[0].pending.file.hold.file();
@@ -286,16 +288,22 @@ impl Data {
             .iter()
             .all(|part| Arc::ptr_eq(part.pending.file.hold.file(), first))
         {
-            return self.serve_file(parts, op, range);
+            return self.serve_file(parts, op, range, ring);
         }
         for part in parts {
             let range = Range::at(part.start, part.wanted() as u64);
-            self.serve_file(SmallVec::from_iter([part]), op, range);
+            self.serve_file(SmallVec::from_iter([part]), op, range, ring.as_deref_mut());
         }
     }
 
     /// Serves parts of one file.
-    fn serve_file(self: &Arc<Self>, mut parts: Parts, op: Op, range: Range) {
+    fn serve_file(
+        self: &Arc<Self>,
+        mut parts: Parts,
+        op: Op,
+        range: Range,
+        ring: Option<&mut Ring>,
+    ) {
         let is_done = op == Op::Read && self.read_now(&mut parts, range.start());
         if is_done {
             return self.finish(parts);
@@ -306,8 +314,26 @@ impl Data {
         if is_quick {
             return self.serve_patiently(parts, op);
         }
+        match ring {
+            Some(ring) if op == Op::Read && parts[0].has_descriptor() => ring.push(parts),
+            _ => self.hand_over(parts, op),
+        }
+    }
+
+    fn hand_over(self: &Arc<Self>, parts: Parts, op: Op) {
         let data = self.clone();
         self.jobs.run(move || data.serve_patiently(parts, op));
+    }
+
+    /// A ring is done with reads: `result` is what the kernel says.
+    pub fn collected(self: &Arc<Self>, mut parts: Parts, result: i32) {
+        let wanted: usize = parts.iter().map(|part| part.wanted() - part.done).sum();
+        let bytes = usize::try_from(result).unwrap_or(0);
+        share(&mut parts, bytes);
+        match bytes == wanted {
+            true => self.finish(parts),
+            false => self.hand_over(parts, Op::Read),
+        }
     }
 
     fn take(&self, part: &Part) -> Taken {
@@ -436,12 +462,16 @@ impl Work {
 }
 
 impl Taken {
-    fn file(&self) -> (Arc<OpenFile>, u16) {
+    pub fn file(&self) -> (Arc<OpenFile>, u16) {
         (self.pending.file.clone(), self.pending.object)
     }
 
     fn wanted(&self) -> usize {
         self.pending.work.len()
+    }
+
+    fn has_descriptor(&self) -> bool {
+        self.pending.file.bytes.descriptor(self.pending.object).is_some()
     }
 
     /// Where the next byte of it lies.
@@ -450,8 +480,14 @@ impl Taken {
     }
 }
 
+/// Where the first byte lies that is not moved yet.
+pub fn next_byte(parts: &[Taken]) -> u64 {
+    let done: usize = parts.iter().map(|part| part.done).sum();
+    parts[0].start + done as u64
+}
+
 /// Where what is not read yet goes.
-fn room_of(parts: &mut [Taken]) -> SmallVec<[IoSliceMut<'_>; 16]> {
+pub fn room_of(parts: &mut [Taken]) -> SmallVec<[IoSliceMut<'_>; 16]> {
     let room = parts
         .iter_mut()
         .filter_map(|part| match &mut part.pending.work {

@@ -35,6 +35,7 @@ mod once;
 mod own;
 mod peer;
 mod record;
+mod ring;
 mod seal;
 mod session;
 mod sys;

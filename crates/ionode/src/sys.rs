@@ -1,4 +1,4 @@
-//! Calls for which there is no safe face: all of this crate's `unsafe` is here.
+//! Calls for which there is no safe face: all of this crate's `unsafe` is here and in the ring.
 
 #![allow(unsafe_code, reason = "this is where the crate faces C and the kernel")]
 

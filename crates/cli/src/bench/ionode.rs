@@ -4,76 +4,220 @@
 //! frames of the size that diod takes. Rounds alternate between the two, so that whatever the machine does meets both;
 //! the ratio of a round pair is what counts, and the median of them.
 
+mod crowd;
+mod latency;
 mod load;
 mod server;
+mod strided;
 
 use super::{Bar, Effort, Report, Scope};
 use crate::progress::progress;
 use crate::table::{Cell, Table};
 use load::{Load, Outcome};
+use presagio_sched::PolicyKind;
 use server::Server;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long, by effort.
 struct Plan {
     rounds: usize,
     round: Duration,
+    /// Blocks that each of the strided clients reads.
+    blocks: usize,
+    /// Reads, to find out how long one takes.
+    reads: usize,
+    /// Connections: idle and busy.
+    crowd: (usize, usize),
 }
 
 impl Plan {
     fn new(effort: Effort) -> Plan {
-        let (rounds, millis) = match effort {
-            Effort::Full => (9, 700),
-            Effort::Quick => (3, 300),
-            Effort::Tiny => (1, 20),
+        let (rounds, millis, blocks, reads, crowd) = match effort {
+            Effort::Full => (9, 700, 8, 2_000, (1000, 200)),
+            Effort::Quick => (3, 300, 2, 1_000, (1000, 200)),
+            Effort::Tiny => (1, 20, 1, 100, (20, 5)),
         };
         Plan {
             rounds,
             round: Duration::from_millis(millis),
+            blocks,
+            reads,
+            crowd,
         }
     }
 }
 
 pub fn run(scope: &Scope) -> anyhow::Result<Report> {
-    let plan = Plan::new(scope.effort);
-    let dir = tempfile::tempdir()?;
-    let loads: Vec<Load> = Load::ALL
-        .into_iter()
-        .filter(|load| scope.has(load.name))
-        .collect();
-    let progress = progress((loads.len() * plan.rounds) as u64);
-    let ours = Server::presagio(&sub(dir.path(), "ours")?, &[])?;
-    let diod = Server::diod(&sub(dir.path(), "diod")?);
+    let bench = Bench {
+        plan: Plan::new(scope.effort),
+        dir: tempfile::tempdir()?,
+    };
     let mut report = Report {
         tables: Vec::new(),
-        notes: vec![NOTE.to_owned()],
+        notes: Vec::new(),
         bars: Vec::new(),
     };
-    let mut table = Table {
-        title: "operations a second, and the server's processor time for each".to_owned(),
-        columns: COLUMNS.to_vec(),
-        rows: Vec::new(),
-    };
-    for load in loads {
-        progress.set_message(load.name);
-        let mut pairs = Vec::new();
-        for _ in 0..plan.rounds {
-            let one = load.run(&ours, plan.round)?;
-            let other = diod
-                .as_ref()
-                .ok()
-                .map(|diod| load.run(diod, plan.round))
-                .transpose()?;
-            pairs.push((one, other));
+    bench.beside_diod(scope, &mut report)?;
+    if scope.has(STRIDED) {
+        bench.strided(&mut report)?;
+    }
+    if scope.has(LATENCY) {
+        bench.latency(&mut report)?;
+    }
+    if scope.has(CROWD) {
+        bench.crowd(&mut report)?;
+    }
+    Ok(report)
+}
+
+const STRIDED: &str = "128 strided clients of 32 KiB, emulated disk";
+const LATENCY: &str = "what scheduling adds to one read of 4 KiB";
+const CROWD: &str = "memory with many connections";
+
+struct Bench {
+    plan: Plan,
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn sub(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(path)
+    }
+
+    fn beside_diod(&self, scope: &Scope, report: &mut Report) -> anyhow::Result<()> {
+        let loads: Vec<Load> = Load::ALL
+            .into_iter()
+            .filter(|load| scope.has(load.name))
+            .collect();
+        if loads.is_empty() {
+            return Ok(());
+        }
+        let progress = progress((loads.len() * self.plan.rounds) as u64);
+        let ours = Server::presagio(&self.sub("ours")?, &[])?;
+        let diod = Server::diod(&self.sub("diod")?);
+        let mut table = Table {
+            title: "operations a second, and the server's processor time for each".to_owned(),
+            columns: COLUMNS.to_vec(),
+            rows: Vec::new(),
+        };
+        for load in loads {
+            progress.set_message(load.name);
+            let mut pairs = Vec::new();
+            for _ in 0..self.plan.rounds {
+                let one = load.run(&ours, self.plan.round)?;
+                let other = diod
+                    .as_ref()
+                    .ok()
+                    .map(|diod| load.run(diod, self.plan.round));
+                pairs.push((one, other.transpose()?));
+                progress.inc(1);
+            }
+            table.rows.push(row(&load, &pairs));
+            report.bars.extend(bars(&load, &pairs, &diod));
+        }
+        progress.finish_and_clear();
+        report.tables.push(("diod", table));
+        report.notes.push(NOTE.to_owned());
+        Ok(())
+    }
+
+    fn strided(&self, report: &mut Report) -> anyhow::Result<()> {
+        let progress = progress(PolicyKind::ALL.len() as u64);
+        let mut rows = Vec::new();
+        for policy in PolicyKind::ALL {
+            progress.set_message(format!("{policy} on a disk"));
+            let dir = self.sub(&format!("strided-{policy}"))?;
+            rows.push((policy, strided::run(&dir, policy.name(), self.plan.blocks)?));
             progress.inc(1);
         }
-        table.rows.push(row(&load, &pairs));
-        report.bars.extend(bars(&load, &pairs, &diod));
+        progress.finish_and_clear();
+        let noop = rows[0].1;
+        for (policy, speed) in rows.iter().filter(|(policy, _)| policy.aggregates()) {
+            let name = format!("strided on a disk: {policy} / NOOP");
+            report.bars.push(Bar::at_least(name, speed / noop, "", 5.0));
+        }
+        let cells = |(policy, speed): &(PolicyKind, f64)| {
+            let name = Cell::Text(policy.to_string());
+            vec![name, Cell::Number(*speed, 1), Cell::Number(speed / noop, 2)]
+        };
+        report.tables.push((
+            "strided",
+            Table {
+                title: STRIDED.to_owned(),
+                columns: vec![
+                    ("policy", "policy"),
+                    ("mb_per_s", "MB/s"),
+                    ("gain", "/ NOOP"),
+                ],
+                rows: rows.iter().map(cells).collect(),
+            },
+        ));
+        Ok(())
     }
-    progress.finish_and_clear();
-    report.tables.push(("diod", table));
-    Ok(report)
+
+    fn latency(&self, report: &mut Report) -> anyhow::Result<()> {
+        let rounds = latency::run(&self.sub("latency")?, self.plan.rounds, self.plan.reads)?;
+        let of = |policy: usize| median(rounds.iter().map(|round| round[policy]));
+        let added = |policy: usize| median(rounds.iter().map(|round| round[policy] - round[0]));
+        let all = 0..PolicyKind::ALL.len();
+        let worst = all.clone().map(added).fold(f64::MIN, f64::max);
+        let name = "scheduling adds, median, the slowest policy";
+        report.bars.push(Bar::at_most(name, worst, "us", 5.0));
+        let cells = |policy: usize| {
+            let name = Cell::Text(PolicyKind::ALL[policy].to_string());
+            vec![
+                name,
+                Cell::Number(of(policy), 1),
+                Cell::Number(added(policy), 1),
+            ]
+        };
+        report.tables.push((
+            "latency",
+            Table {
+                title: LATENCY.to_owned(),
+                columns: vec![
+                    ("policy", "policy"),
+                    ("median_us", "us"),
+                    ("added_us", "more than NOOP"),
+                ],
+                rows: all.map(cells).collect(),
+            },
+        ));
+        Ok(())
+    }
+
+    fn crowd(&self, report: &mut Report) -> anyhow::Result<()> {
+        let (idle, busy) = self.plan.crowd;
+        let memory = crowd::run(&self.sub("crowd")?, idle, busy)?;
+        let per_idle = (memory.idle - memory.empty) / idle as f64;
+        report.bars.push(Bar::at_most(
+            "memory of an idle connection",
+            per_idle,
+            "KiB",
+            24.0,
+        ));
+        let growth = (memory.busy - memory.idle) / 1024.0;
+        let name = "more memory with busy ones, limit 64 MiB and queues";
+        report.bars.push(Bar::at_most(name, growth, "MiB", 96.0));
+        let row =
+            |name: String, value: f64| vec![Cell::Text(name), Cell::Number(value / 1024.0, 1)];
+        report.tables.push((
+            "crowd",
+            Table {
+                title: CROWD.to_owned(),
+                columns: vec![("connections", "connections"), ("mib", "MiB")],
+                rows: vec![
+                    row("none".to_owned(), memory.empty),
+                    row(format!("{idle} idle"), memory.idle),
+                    row(format!("and {busy} busy"), memory.busy),
+                ],
+            },
+        ));
+        Ok(())
+    }
 }
 
 const COLUMNS: [(&str, &str); 7] = [
@@ -88,12 +232,6 @@ const COLUMNS: [(&str, &str); 7] = [
 
 const NOTE: &str =
     "hot cache, Unix sockets, frames of 64 KiB (diod's largest); CPU: of the server, per operation";
-
-fn sub(dir: &Path, name: &str) -> anyhow::Result<std::path::PathBuf> {
-    let path = dir.join(name);
-    std::fs::create_dir(&path)?;
-    Ok(path)
-}
 
 type Pair = (Outcome, Option<Outcome>);
 

@@ -99,7 +99,7 @@ impl Order {
 }
 
 /// One request, one connection.
-fn ask(node: &Address, method: &str, target: &str) -> std::io::Result<(u16, String)> {
+pub fn ask(node: &Address, method: &str, target: &str) -> std::io::Result<(u16, String)> {
     let request = format!("{method} {target} HTTP/1.0\r\nHost: node\r\nContent-Length: 0\r\n\r\n");
     let mut answer = Vec::new();
     match node {

@@ -35,9 +35,11 @@ pub struct Connection {
     pub arriving: Option<Arriving>,
     /// What is under way, by tag.
     pub under_way: HashMap<u16, UnderWay, IdBuildHasher>,
-    /// Bytes of payload under way, sent ones included until they are out.
+    /// Bytes of payload under way.
     pub bytes: usize,
     out: VecDeque<Chunk>,
+    /// Bytes of data among them.
+    unsent: usize,
     /// Since when something has been waiting to be sent.
     pub stuck_since: Option<Instant>,
     /// What epoll was told to wait for.
@@ -117,6 +119,7 @@ impl Connection {
             under_way: HashMap::default(),
             bytes: 0,
             out: VecDeque::new(),
+            unsent: 0,
             stuck_since: None,
             waits_for: Interest {
                 receive: true,
@@ -138,6 +141,7 @@ impl Connection {
     }
 
     fn push_data(&mut self, buffer: Buffer) {
+        self.unsent += buffer.len();
         let bytes = Bytes::Data(buffer);
         self.out.push_back(Chunk { bytes, sent: 0 });
     }
@@ -159,6 +163,11 @@ impl Connection {
             }) => bytes,
             _ => unreachable!("it was made just now"),
         }
+    }
+
+    /// Bytes of data that wait to be sent.
+    pub fn unsent(&self) -> usize {
+        self.unsent
     }
 
     /// Whether something waits to be sent.
@@ -203,7 +212,9 @@ impl Connection {
                 return;
             }
             count -= left;
-            self.out.pop_front();
+            if let Some(Bytes::Data(buffer)) = self.out.pop_front().map(|chunk| chunk.bytes) {
+                self.unsent -= buffer.len();
+            }
         }
     }
 }

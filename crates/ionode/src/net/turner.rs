@@ -12,6 +12,7 @@ use super::mailbox::{Mail, ReplyTo};
 use super::{Arrival, Done, Mailbox, Out};
 use crate::data::Payload;
 use crate::node::Shared;
+use crate::ring::Ring;
 use crate::session::{Open, Session, refuse};
 use presagio_core::Range;
 use presagio_ninep::request::WRITE_HEAD;
@@ -25,8 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What the bell's events carry: no connection has such a place.
+/// What the events of the bell and of the ring carry: no connection has such a place.
 const BELL: u64 = u64::MAX;
+const RING: u64 = u64::MAX - 1;
 
 /// Calls to receive on one connection before the others have their turn.
 const ROUNDS_MAX: usize = 8;
@@ -36,6 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often those that wait for memory try again.
 const RETRY_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a client may leave its replies unread while others wait for memory.
+const STALL_MAX_FULL: Duration = Duration::from_secs(5);
 
 /// A write with more data than this gets its data received to its place, without a copy.
 const COPY_MAX: u32 = 8 << 10;
@@ -55,6 +60,8 @@ pub struct Turner {
     /// Connections that wait for memory.
     starved: Vec<usize>,
     mail: Mail,
+    /// For reads that have to wait, where the system gives one.
+    ring: Option<Ring>,
     /// Nothing more is taken in.
     draining: bool,
     looked: Instant,
@@ -84,6 +91,12 @@ impl Turner {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = node.data.mailbox(number).bell();
         epoll::add(&epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        let ring = node.config.ring.then(Ring::new).and_then(|ring| {
+            ring.map_err(|error| tracing::info!("no io_uring ({error}): threads do its work")).ok()
+        });
+        if let Some(ring) = &ring {
+            epoll::add(&epoll, ring.bell(), EventData::new_u64(RING), EventFlags::IN)?;
+        }
         Ok(Turner {
             number,
             node,
@@ -93,6 +106,7 @@ impl Turner {
             to_send: Vec::new(),
             starved: Vec::new(),
             mail: Mail::default(),
+            ring,
             draining: false,
             looked: Instant::now(),
         })
@@ -112,6 +126,7 @@ impl Turner {
                 let (data, flags) = (event.data, event.flags);
                 match data.u64() {
                     BELL => self.mailbox().hush(),
+                    RING => self.collect(),
                     slot => self.happened(slot as usize, flags),
                 }
             }
@@ -163,7 +178,10 @@ impl Turner {
             self.arrived(arrival);
         }
         for batch in mail.batches.drain(..) {
-            self.node.data.serve(&batch);
+            self.node.data.serve(&batch, self.ring.as_mut());
+        }
+        if let Some(ring) = &mut self.ring {
+            ring.submit();
         }
         for done in mail.done.drain(..) {
             self.done(done);
@@ -174,6 +192,14 @@ impl Turner {
             self.send_all();
         }
         found
+    }
+
+    /// Takes what the ring is done with.
+    fn collect(&mut self) {
+        let done = self.ring.as_mut().map(Ring::collect);
+        for (parts, result) in done.into_iter().flatten() {
+            self.node.data.collected(parts, result);
+        }
     }
 
     fn arrived(&mut self, arrival: Arrival) {
@@ -264,7 +290,10 @@ impl Turner {
 
     fn understand_all(&mut self, slot: usize, frames: &mut Frames) -> Result<(), End> {
         loop {
-            if !frames.bytes().is_empty() && !self.may_have_more(slot) {
+            let Some(head) = frames.head().map_err(End::Malformed)? else {
+                return Ok(());
+            };
+            if !self.may_have_more(slot, head.kind) {
                 self.connections[slot].held_back = true;
                 return Ok(());
             }
@@ -302,17 +331,17 @@ impl Turner {
         }
     }
 
-    /// Whether another request of the connection may be taken in.
-    fn may_have_more(&mut self, slot: usize) -> bool {
+    /// Whether another request of the connection may be taken in. Only what carries data needs memory.
+    fn may_have_more(&mut self, slot: usize, kind: Kind) -> bool {
         if self.draining {
             return false;
         }
         let (connection, config) = (&self.connections[slot], &self.node.config);
-        if connection.under_way.len() >= config.requests_max || connection.bytes >= config.bytes_max
-        {
+        let bytes = connection.bytes + connection.unsent();
+        if connection.under_way.len() >= config.requests_max || bytes >= config.bytes_max {
             return false;
         }
-        let starves = self.node.data.buffers.is_full();
+        let starves = matches!(kind.0, 116 | 118 | 204) && self.node.data.buffers.is_full();
         if starves && !self.starved.contains(&slot) {
             self.starved.push(slot);
         }
@@ -659,7 +688,10 @@ impl Turner {
             return;
         }
         self.looked = Instant::now();
-        let stall_max = self.node.config.stall_max;
+        let stall_max = match self.node.data.buffers.is_full() {
+            true => self.node.config.stall_max.min(STALL_MAX_FULL),
+            false => self.node.config.stall_max,
+        };
         let mut stalled = Vec::new();
         for (slot, connection) in &mut self.connections {
             let idle = !std::mem::take(&mut connection.was_active);

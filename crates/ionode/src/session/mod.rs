@@ -91,13 +91,9 @@ impl Session {
         }
     }
 
-    /// The application, as the scheduler tells them apart: a job, or else a connection.
+    /// The application, as the scheduler tells them apart: a job, or else all that a user does.
     pub fn app(&self) -> AppId {
-        AppId(
-            self.greeting
-                .get()
-                .map_or(self.number as u32, |greeting| greeting.app),
-        )
+        AppId(self.greeting.get().map_or(self.peer.uid(), |greeting| greeting.app))
     }
 
     /// Where the client's job is counted, if it said one.

@@ -88,7 +88,7 @@ impl Session {
             once,
             client: Arc::new(client),
             app: match job.is_empty() {
-                true => self.number as u32,
+                true => self.peer.uid(),
                 false => crc32fast::hash(job.as_bytes()),
             },
             metrics: self.node.metrics.job(&job),

@@ -1,6 +1,7 @@
 //! The servers that are compared: processes of their own, on sockets of their own.
 
 use crate::failure::failure;
+use presagio_ionode::Address;
 use presagio_ninep::client::{Client, Options};
 use presagio_ninep::session::{File, Session};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,25 @@ impl Server {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(server)
+    }
+
+    /// What it exports.
+    pub fn export(&self) -> &Path {
+        &self.export
+    }
+
+    /// Where our own is told what to do.
+    pub fn control(&self) -> Address {
+        Address::Unix(self.socket.with_file_name("socket.control"))
+    }
+
+    /// Kilobytes of memory that it has now.
+    pub fn memory(&self) -> anyhow::Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let figure = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        figure
+            .ok_or_else(|| anyhow::anyhow!("the kernel does not say how much memory a process has"))
     }
 
     /// A new connection, and the root of the export.
