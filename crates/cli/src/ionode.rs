@@ -7,7 +7,7 @@ use crate::failure::failure;
 use crate::sched::compare::policy_names;
 use crate::size::Size;
 use presagio_core::Nanos;
-use presagio_ionode::{Address, Config, Node};
+use presagio_ionode::{Address, Config, Node, TcpProof, TlsFiles};
 use presagio_sched::{PolicyKind, Settings};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,8 +20,10 @@ use std::time::Duration;
 /// speaks 9P2000.L.
 ///
 /// As root, it does everything as the user who asks; else only for its own user. Who asks is told by the kernel on
-/// Unix sockets and on TCP within this machine. SIGTERM lets it answer what was asked, and end.
+/// Unix sockets and on TCP within this machine, and by MUNGE or by a certificate from other machines. SIGTERM lets it answer what was asked, and end.
 #[derive(clap::Args)]
+// Its parts are called Args too, and clap tells groups of arguments apart by that name.
+#[group(id = "ionode")]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
@@ -34,6 +36,9 @@ Examples:
       --server /ost0 --server /ost1 --stripe 1MiB --policy TWINS
   presagio ionode --export /tmp/x --listen unix:/tmp/s --emulate hdd
                                                how would it do on a disk?
+  presagio ionode --export /lustre --listen tcp:0.0.0.0:5640 --auth munge
+  presagio ionode --export /lustre --listen tcp:0.0.0.0:5640 \\
+      --tls node.pem,node.key,users-ca.pem
   presagio ionode status unix:/run/node.sock.control
   presagio ionode policy SJF unix:/run/node.sock.control
   diodcat -s 127.0.0.1:5640 -a /scratch file   read with diod's client
@@ -95,6 +100,22 @@ pub struct Args {
     /// Believe whoever can reach a TCP address: only on a network that you trust
     #[arg(long)]
     trust_network: bool,
+    /// How those who come over TCP prove who they are: munge, by a credential, as diod's clients do
+    #[arg(long, value_name = "HOW", conflicts_with_all = ["tls", "trust_network"])]
+    auth: Option<Auth>,
+    /// Where munged listens [default: where MUNGE was built to]
+    #[arg(long, value_name = "PATH", requires = "auth")]
+    munge_socket: Option<PathBuf>,
+    /// TLS 1.3 over TCP: the node's certificate, its key, and the authority of the clients' certificates, each of which
+    /// names its user as URI:presagio:uid:NUMBER
+    #[arg(long, value_name = "CERT,KEY,CLIENT_CA", value_parser = tls_files, conflicts_with = "trust_network")]
+    tls: Option<TlsFiles>,
+    /// Let root of other machines be root here, and anybody; else it is nobody
+    #[arg(long)]
+    allow_root: bool,
+    /// Connections that one user may have at a time
+    #[arg(long, value_name = "N", default_value_t = 16384)]
+    connections_per_user: usize,
     /// If not root: act as this user for everybody who can connect
     #[arg(long)]
     squash: bool,
@@ -104,6 +125,28 @@ pub struct Args {
     /// Say it as JSON, one object a line
     #[arg(long)]
     log_json: bool,
+}
+
+/// How users prove over TCP who they are.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Auth {
+    Munge,
+}
+
+/// Three paths with commas between them.
+fn tls_files(text: &str) -> Result<TlsFiles, String> {
+    let paths: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
+    match <[PathBuf; 3]>::try_from(paths) {
+        Ok([certificate, key, client_ca]) => Ok(TlsFiles {
+            certificate,
+            key,
+            client_ca,
+        }),
+        Err(paths) => Err(format!(
+            "three files are needed, and {} given: the certificate, its key, and the authority of the clients",
+            paths.len()
+        )),
+    }
 }
 
 /// How long clients are answered after the node was told to end.
@@ -130,7 +173,20 @@ impl Args {
         config.threads_max = self.threads;
         config.loops = self.loops.unwrap_or(config.loops);
         config.squash = self.squash;
+        config.allow_root = self.allow_root;
+        config.connections_per_user_max = self.connections_per_user;
+        config.tcp = self.tcp_proof();
         Ok(config)
+    }
+
+    fn tcp_proof(&self) -> TcpProof {
+        match (&self.tls, self.auth) {
+            (Some(files), _) => TcpProof::Tls(files.clone()),
+            (None, Some(Auth::Munge)) => TcpProof::Munge {
+                socket: self.munge_socket.clone(),
+            },
+            (None, None) => TcpProof::Kernel,
+        }
     }
 
     fn control(&self) -> Option<Address> {

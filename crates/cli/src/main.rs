@@ -10,6 +10,7 @@
 //! | `advise` | [`advise`] | writes hints from a recording |
 //! | `demo` | [`mod@demo`] | shows what `run` gains on a storage |
 //! | `ionode` | [`ionode`] | forwards a directory to clients, with the scheduler in the middle |
+//! | `mount` | [`mod@mount`] | mounts what I/O nodes forward |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
@@ -27,6 +28,7 @@ mod demo;
 mod failure;
 mod generate;
 mod ionode;
+mod mount;
 mod predict;
 mod progress;
 mod run;
@@ -57,6 +59,10 @@ Examples:
   presagio run -- ./app input       let a program wait less for its I/O
   presagio demo /scratch            what does that gain on this storage?
   presagio sched compare /scratch   which policy suits this storage best?
+  presagio ionode --export /scratch --listen unix:/run/node.sock
+                                    forward files, scheduling requests
+  presagio mount unix:/run/node.sock /mnt
+                                    use them
   presagio sched list               what are the ten policies?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
@@ -73,6 +79,7 @@ enum Command {
     Bench(bench::Args),
     Demo(demo::Args),
     Ionode(ionode::Args),
+    Mount(mount::Args),
     Predict(predict::Args),
     Sched(sched::Args),
     Trace(trace::Args),
@@ -109,6 +116,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Ionode(args) => ionode::run(&args),
+        Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -45,8 +45,36 @@ pub struct Config {
     pub grace: Duration,
     /// Act as the node's own user for everybody: for a node that is not root.
     pub squash: bool,
-    /// Whether root of another, trusted machine is root here.
+    /// Whether root of another, trusted machine is root here, and may be anybody.
     pub allow_root: bool,
+    /// How those who come over TCP prove who they are.
+    pub tcp: TcpProof,
+}
+
+/// How those who come over TCP prove who they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TcpProof {
+    /// They need not: the kernel knows those of this machine, and others are believed or do not come.
+    #[default]
+    Kernel,
+    /// By a MUNGE credential, which they write before they attach, as diod's clients do.
+    Munge {
+        /// Where munged listens, if not at the usual place.
+        socket: Option<PathBuf>,
+    },
+    /// By a certificate, over TLS 1.3.
+    Tls(TlsFiles),
+}
+
+/// What TLS needs, as PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The node's certificate, and what leads from it to an authority that clients know.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authority that signs the certificates of clients.
+    pub client_ca: PathBuf,
 }
 
 impl Config {
@@ -76,6 +104,7 @@ impl Config {
             grace: Duration::from_secs(20),
             squash: false,
             allow_root: false,
+            tcp: TcpProof::default(),
         }
     }
 

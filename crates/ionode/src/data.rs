@@ -16,7 +16,6 @@ use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
-use crate::ring::Ring;
 use crate::record::{Answered, Recording};
 use crate::session::Session;
 use presagio_core::{Nanos, Op, Range, Request, RequestId};
@@ -30,7 +29,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Under which kind the pace of writes is kept.
-const WRITING: u8 = 118;
+pub const WRITING: u8 = 118;
 
 /// Where in a request's id the loop's number is.
 const LOOP_SHIFT: u32 = 48;
@@ -46,6 +45,8 @@ pub struct Data {
     power: Power,
     /// Whom data is moved as.
     mover: Arc<Identity>,
+    /// Whether loops have rings.
+    ring: bool,
     /// Buffers for what is read.
     pub buffers: Arc<Buffers>,
     /// Who is told of what was answered.
@@ -133,6 +134,7 @@ impl Data {
         buffers: Arc<Buffers>,
         power: Power,
         mover: Arc<Identity>,
+        ring: bool,
     ) -> Data {
         Data {
             engine: OnceLock::new(),
@@ -142,6 +144,7 @@ impl Data {
             pace,
             power,
             mover,
+            ring,
             buffers,
             recording: Recording::default(),
         }
@@ -279,7 +282,7 @@ impl Data {
     }
 
     /// Serves a batch, here if that is quick.
-    pub fn serve(self: &Arc<Self>, batch: &Batch, mut ring: Option<&mut Ring>) {
+    pub fn serve(self: &Arc<Self>, batch: &Batch) {
         let (op, range) = (batch.op(), batch.range());
         let parts: Parts = batch.parts().iter().map(|part| self.take(part)).collect();
         let first = parts[0].pending.file.hold.file();
@@ -288,22 +291,16 @@ impl Data {
             .iter()
             .all(|part| Arc::ptr_eq(part.pending.file.hold.file(), first))
         {
-            return self.serve_file(parts, op, range, ring);
+            return self.serve_file(parts, op, range);
         }
         for part in parts {
             let range = Range::at(part.start, part.wanted() as u64);
-            self.serve_file(SmallVec::from_iter([part]), op, range, ring.as_deref_mut());
+            self.serve_file(SmallVec::from_iter([part]), op, range);
         }
     }
 
     /// Serves parts of one file.
-    fn serve_file(
-        self: &Arc<Self>,
-        mut parts: Parts,
-        op: Op,
-        range: Range,
-        ring: Option<&mut Ring>,
-    ) {
+    fn serve_file(self: &Arc<Self>, mut parts: Parts, op: Op, range: Range) {
         let is_done = op == Op::Read && self.read_now(&mut parts, range.start());
         if is_done {
             return self.finish(parts);
@@ -314,10 +311,23 @@ impl Data {
         if is_quick {
             return self.serve_patiently(parts, op);
         }
-        match ring {
-            Some(ring) if op == Op::Read && parts[0].has_descriptor() => ring.push(parts),
-            _ => self.hand_over(parts, op),
+        match self.ring && op == Op::Read && parts[0].has_descriptor() {
+            true => {
+                let turner = parts[0].pending.to.turner;
+                self.mail[turner].post(|mail| mail.cold.push(parts));
+            }
+            false => self.hand_over(parts, op),
         }
+    }
+
+    /// No more work comes: the threads end.
+    pub fn close(&self) {
+        self.jobs.close();
+    }
+
+    /// Reads that have to wait, and there is no ring.
+    pub fn read_by_thread(self: &Arc<Self>, parts: Parts) {
+        self.hand_over(parts, Op::Read);
     }
 
     fn hand_over(self: &Arc<Self>, parts: Parts, op: Op) {
@@ -471,7 +481,11 @@ impl Taken {
     }
 
     fn has_descriptor(&self) -> bool {
-        self.pending.file.bytes.descriptor(self.pending.object).is_some()
+        self.pending
+            .file
+            .bytes
+            .descriptor(self.pending.object)
+            .is_some()
     }
 
     /// Where the next byte of it lies.

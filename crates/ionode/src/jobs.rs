@@ -144,6 +144,11 @@ impl Pace {
         result
     }
 
+    /// Operations of this kind are for the threads, until some were quick there.
+    pub fn is_slow(&self, kind: u8) {
+        self.0[usize::from(kind)].store(Pace::WORST_NS, Ordering::Relaxed);
+    }
+
     /// An eighth of what is new: a single hiccup of a few milliseconds sends some dozens of operations to the threads.
     /// Two threads may overwrite each other's figure, which does no harm.
     fn took(&self, kind: u8, nanos: u64) {

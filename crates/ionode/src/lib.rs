@@ -17,6 +17,7 @@
 
 #![deny(unsafe_code)]
 
+mod auth;
 mod buffer;
 mod config;
 mod control;
@@ -41,6 +42,6 @@ mod session;
 mod sys;
 mod users;
 
-pub use config::Config;
+pub use config::{Config, TcpProof, TlsFiles};
 pub use net::Address;
 pub use node::{Node, StartError};

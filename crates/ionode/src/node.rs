@@ -1,5 +1,8 @@
 //! The node: all its parts, from start to end.
 
+use crate::auth::munge::Munge;
+use crate::auth::shares::{Share, Shares};
+use crate::auth::{Door, DoorError};
 use crate::buffer::Buffers;
 use crate::config::Config;
 use crate::control::Window;
@@ -11,12 +14,13 @@ use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::locks::Locks;
 use crate::metrics::Metrics;
-use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Turner};
+use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Seat, arrived, watch};
 use crate::once::OnceTable;
 use crate::own::OwnDirectory;
-use crate::peer::Peer;
+use crate::peer::{Peer, Proof};
+use crate::ring::Ring;
 use crate::seal::{self, Seal};
-use crate::session::{Held, Open};
+use crate::session::{AllFids, Held, Open};
 use crate::users::Users;
 use presagio_engine::{Engine, EngineConfig};
 use presagio_ninep::Name;
@@ -27,8 +31,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -41,12 +46,16 @@ pub struct Shared {
     pub config: Config,
     pub export: Export,
     pub files: Arc<Files>,
+    pub fids: Arc<AllFids>,
     pub data: Arc<Data>,
     pub jobs: Arc<Jobs>,
     pub pace: Arc<Pace>,
     pub power: Power,
     pub nobody: Arc<Identity>,
     pub users: Users,
+    /// What checks the credentials of those who come over TCP.
+    pub munge: Option<Arc<Munge>>,
+    shares: Arc<Shares>,
     /// What the node must not forget; `None` where nothing can be kept.
     pub own: Option<OwnDirectory>,
     pub seal: Seal,
@@ -69,6 +78,20 @@ impl Shared {
     pub fn audit(&self, peer: &Peer, what: &dyn fmt::Display) {
         self.metrics.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(target: "audit", "{peer} refused: {what}");
+    }
+
+    /// One more connection of whom `proof` names, if it names somebody; or why it may have no more.
+    pub fn count_in(&self, proof: Proof) -> std::result::Result<Option<Share>, String> {
+        let max = self.config.connections_per_user_max;
+        let Some(uid) = proof.uid() else {
+            return Ok(None);
+        };
+        match self.shares.take(uid, max) {
+            Some(share) => Ok(Some(share)),
+            None => Err(format!(
+                "uid {uid} has {max} connections, and that is the limit"
+            )),
+        }
     }
 
     /// Connections at the moment.
@@ -150,7 +173,9 @@ impl Shared {
             if self.files.find(key).is_some() {
                 return Ok(()); // Somebody came back for it.
             }
-            self.export.storage().removed(kept.as_fd())?;
+            if Place::of(kept.try_clone()?, None)?.1.stx_nlink == 1 {
+                self.export.storage().removed(kept.as_fd())?;
+            }
             own.let_go(key)
         });
         if let Err(error) = reaped
@@ -283,12 +308,21 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// Those who come could not prove who they are.
+    #[error("cannot let anybody in over TCP: {0}")]
+    Door(String),
     /// The scheduler does not take its settings.
     #[error(transparent)]
     Engine(#[from] presagio_engine::EngineError),
     /// The system gives no threads or descriptors.
     #[error("the system does not give what a node needs: {0}")]
     System(#[from] io::Error),
+}
+
+impl From<DoorError> for StartError {
+    fn from(error: DoorError) -> StartError {
+        StartError::Door(error.0)
+    }
 }
 
 /// A node that runs. It ends when it is dropped.
@@ -299,6 +333,9 @@ pub struct Node {
     /// Wakes those who wait for connections, to end.
     ending: Arc<OwnedFd>,
     windows: Vec<Window>,
+    seats: Vec<Arc<Seat>>,
+    watchman: Option<JoinHandle<()>>,
+    unwatched: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     listeners: Vec<JoinHandle<()>>,
 }
@@ -314,8 +351,10 @@ impl Node {
         addresses: &[Address],
         trusted: bool,
     ) -> std::result::Result<Node, StartError> {
+        let is_root = Power::of_this_process().is_root();
+        let door = Door::of(&config, trusted, is_root)?;
         let listeners = addresses.iter().map(|address| {
-            Listener::bind(address, trusted).map_err(|error| StartError::Listen {
+            Listener::bind(address, &door).map_err(|error| StartError::Listen {
                 address: address.clone(),
                 error,
             })
@@ -324,7 +363,7 @@ impl Node {
         let mail: Mailboxes = (0..config.loops.max(1))
             .map(Mailbox::new)
             .collect::<io::Result<_>>()?;
-        let shared = Arc::new(Shared::new(config, storage, mail.clone())?);
+        let shared = Arc::new(Shared::new(config, storage, mail.clone(), door.munge())?);
         let node = Arc::downgrade(&shared);
         shared.files.tell(Reaper(Box::new(move |key| {
             if let Some(node) = node.upgrade() {
@@ -344,6 +383,9 @@ impl Node {
             addresses,
             ending: Arc::new(ending),
             windows: Vec::new(),
+            seats: Vec::new(),
+            watchman: None,
+            unwatched: Arc::default(),
             threads: Vec::new(),
             listeners: Vec::new(),
         };
@@ -353,10 +395,13 @@ impl Node {
 
     fn start_threads(&mut self, listeners: Vec<Listener>) -> io::Result<()> {
         for number in 0..self.mail.len() {
-            let turner = Turner::new(number, self.shared.clone())?;
-            let builder = std::thread::Builder::new().name(format!("presagio-loop{number}"));
-            self.threads.push(builder.spawn(move || turner.run())?);
+            let seat = Seat::new(number, self.shared.clone())?;
+            seat.take()?;
+            self.seats.push(seat);
         }
+        let (seats, unwatched) = (self.seats.clone(), self.unwatched.clone());
+        let builder = std::thread::Builder::new().name("presagio-watch".to_owned());
+        self.watchman = Some(builder.spawn(move || watch(&seats, &unwatched))?);
         let (shared, ending) = (self.shared.clone(), self.ending.clone());
         let builder = std::thread::Builder::new().name("presagio-tidy".to_owned());
         self.threads
@@ -374,6 +419,13 @@ impl Node {
     /// Where it listens.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// Serves whoever is at the other end of `stream`: the process that made it.
+    pub fn adopt(&self, stream: UnixStream) -> io::Result<()> {
+        let arrival = arrived(stream, self.shared.number())?;
+        take_in(arrival, &self.shared, &self.mail);
+        Ok(())
     }
 
     /// Opens a window: HTTP, for those who want to know what the node does, and to tell it ([`crate::control`]).
@@ -441,12 +493,20 @@ impl Drop for Node {
         for mailbox in self.mail.iter() {
             mailbox.post(|mail| mail.stop = true);
         }
+        // While somebody watches, a loop that is held up ends too.
+        self.seats.drain(..).for_each(|seat| seat.join());
+        self.unwatched.store(true, Ordering::SeqCst);
+        if let Some(watchman) = self.watchman.take() {
+            watchman.thread().unpark();
+            let _ = watchman.join();
+        }
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
         self.windows.clear();
         self.shared.data.engine().shutdown();
+        self.shared.data.close();
         self.shared.jobs.close();
         if let Err(error) = self.shared.data.recording.stop() {
             tracing::warn!("the trace is cut short: {error}");
@@ -459,6 +519,7 @@ impl Shared {
         config: Config,
         storage: Arc<dyn Storage>,
         mail: Mailboxes,
+        munge: Option<Arc<Munge>>,
     ) -> std::result::Result<Shared, StartError> {
         let export = Export::new(&config.export, storage.clone(), config.read_only);
         let export = export.map_err(|error| StartError::Export {
@@ -476,11 +537,12 @@ impl Shared {
         };
         let data = Data::new(
             mail.clone(),
-            jobs.clone(),
+            Jobs::new(config.threads_max),
             pace.clone(),
             buffers,
             power,
             mover,
+            config.ring && Ring::new().is_ok(),
         );
         let mut settings = config.settings.clone();
         settings.queues = settings.queues.max(storage.servers());
@@ -509,12 +571,15 @@ impl Shared {
             config,
             export,
             files: Arc::default(),
+            fids: AllFids::of_this_process(),
             data: Arc::new(data),
             jobs,
             pace,
             power,
             nobody,
             users: Users::default(),
+            munge,
+            shares: Arc::default(),
             seal: Seal::new(&secret),
             own,
             once: OnceTable::default(),
@@ -576,12 +641,19 @@ fn listen(listener: &Listener, shared: &Shared, mail: &Mailboxes, ending: &Owned
     }
 }
 
-fn take_in(arrival: Arrival, shared: &Shared, mail: &Mailboxes) {
+fn take_in(mut arrival: Arrival, shared: &Shared, mail: &Mailboxes) {
     shared.metrics.connections.fetch_add(1, Ordering::Relaxed);
     let before = shared.connections.fetch_add(1, Ordering::Relaxed);
-    if before >= shared.config.connections_max {
-        shared.gone();
-        return tracing::warn!("{} refused: there are {before} connections", arrival.peer);
+    let counted = match before >= shared.config.connections_max {
+        true => Err(format!("there are {before} connections")),
+        false => shared.count_in(arrival.peer.proof),
+    };
+    match counted {
+        Ok(share) => arrival.share = share,
+        Err(why) => {
+            shared.gone();
+            return shared.audit(&arrival.peer, &why);
+        }
     }
     mail[before % mail.len()].post(|mail| mail.arrivals.push(arrival));
 }

@@ -4,9 +4,12 @@
 //! and gets the reply that it would have got. Each instance of a client has a file of slots:
 //!
 //! ```text
-//! header, 64 bytes:   magic[8] "PRESONCE"  version[4]  boot[36]  zeros
+//! header, 64 bytes:   magic[8] "PRESONCE"  version[4]  boot[36]  nonce[16]
 //! slot i, 512 bytes:  sequence[8] state[1] zeros[1] reply_len[2] extra_len[2] zeros[2] crc[4] reply[..] extra[..]
 //! ```
+//!
+//! `nonce` was drawn when the node met the instance first, and is in the token that the client comes back with: who has a
+//! token from before everything was forgotten is told that it was.
 //!
 //! A slot is written before the request is done (state 1: begun) and after (state 2: done, with the reply). A request
 //! takes the slot of its number modulo 256; so many may be unsettled. The file outlives the node's process, not
@@ -19,7 +22,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Numbered requests that a client may have unsettled.
@@ -32,6 +35,9 @@ const SLOT: usize = 512;
 const SLOT_HEAD: usize = 20;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
+
+/// Instances that are kept in memory although nobody uses them.
+const KNOWN_MAX: usize = 256;
 
 /// How long a repeated request waits for the first to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -58,16 +64,27 @@ impl OnceTable {
         if let Some(once) = all.get(&instance) {
             return Ok((once.clone(), true));
         }
+        if all.len() >= KNOWN_MAX {
+            all.retain(|_, once| Arc::strong_count(once) > 1);
+        }
         let (once, known) = Once::open(instance, own)?;
         let once = Arc::new(once);
         all.insert(instance, once.clone());
         Ok((once, known))
     }
 
-    /// Drops what nobody uses from memory: it is on disk.
+    /// Begins anew with an instance of which nothing is kept.
+    pub fn renew(&self, instance: Instance) -> io::Result<Arc<Once>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let once = Arc::new(Once::new(instance)?);
+        all.insert(instance, once.clone());
+        Ok(once)
+    }
+
+    /// Drops what nobody uses from memory, if it is on disk.
     pub fn tidy(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, once| Arc::strong_count(once) > 1 || once.file.is_none());
+        all.retain(|_, once| Arc::strong_count(once) > 1 || once.is_only_here());
     }
 
     /// Removes the files of instances that were not heard of for a day.
@@ -91,7 +108,10 @@ impl OnceTable {
 
 /// The numbered requests of one instance.
 pub struct Once {
-    file: Option<OwnedFd>,
+    name: String,
+    nonce: [u8; 16],
+    /// Made when the first numbered request comes.
+    file: OnceLock<Option<OwnedFd>>,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -132,21 +152,53 @@ pub enum Begin {
 }
 
 impl Once {
-    fn open(instance: Instance, own: Option<&OwnDirectory>) -> io::Result<(Once, bool)> {
-        let mut once = Once {
-            file: None,
+    fn new(instance: Instance) -> io::Result<Once> {
+        Ok(Once {
+            name: instance.iter().map(|byte| format!("{byte:02x}")).collect(),
+            nonce: crate::seal::random()?,
+            file: OnceLock::new(),
             state: Mutex::default(),
             ended: Condvar::new(),
-        };
+        })
+    }
+
+    fn open(instance: Instance, own: Option<&OwnDirectory>) -> io::Result<(Once, bool)> {
+        let mut once = Once::new(instance)?;
         let Some(own) = own else {
             return Ok((once, false));
         };
-        let name: String = instance.iter().map(|byte| format!("{byte:02x}")).collect();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(own.once(), name, flags, Mode::RUSR | Mode::WUSR)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(own.once(), &once.name, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok((once, false)),
+            other => other?,
+        };
         let known = once.load(&file)?;
-        once.file = Some(file);
+        once.file = OnceLock::from(Some(file));
         Ok((once, known))
+    }
+
+    /// The file, made if need be; `None` where nothing can be kept.
+    fn file(&self, own: Option<&OwnDirectory>) -> Result<Option<&OwnedFd>, Errno> {
+        if self.file.get().is_none() {
+            let made = own.map(|own| self.make(own)).transpose();
+            // Another thread may have been faster: it made the same.
+            let _ = self
+                .file
+                .set(made.map_err(|error| crate::error::errno(&error))?);
+        }
+        Ok(self.file.get().and_then(Option::as_ref))
+    }
+
+    fn make(&self, own: &OwnDirectory) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(own.once(), &self.name, flags, Mode::RUSR | Mode::WUSR)?;
+        begin_file(&file, &self.nonce)?;
+        Ok(file)
+    }
+
+    /// Whether nothing of it is on disk, and something would be lost with it.
+    fn is_only_here(&self) -> bool {
+        !matches!(self.file.get(), Some(Some(_))) && self.len() > 0
     }
 
     /// Reads what is there. A file that is no such file is begun anew: it is ours alone, so a crash of the machine left
@@ -158,15 +210,11 @@ impl Once {
         let is_ours =
             len >= HEADER && bytes[..8] == *MAGIC && bytes[8..12] == VERSION.to_le_bytes();
         if !is_ours {
-            let mut header = [0; HEADER];
-            header[..8].copy_from_slice(MAGIC);
-            header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-            header[12..48].copy_from_slice(&boot);
-            rustix::fs::ftruncate(file, 0)?;
-            rustix::io::pwrite(file, &header, 0)?;
+            begin_file(file, &self.nonce)?;
             return Ok(false);
         }
         let same_boot = bytes[12..48] == boot;
+        self.nonce.copy_from_slice(&bytes[48..64]);
         rustix::io::pwrite(file, &boot, 12)?;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         for slot in bytes[HEADER..len].chunks_exact(SLOT) {
@@ -182,13 +230,24 @@ impl Once {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is in the client's token.
+    pub fn nonce(&self) -> &[u8; 16] {
+        &self.nonce
+    }
+
     /// How many replies are kept.
     pub fn len(&self) -> usize {
         self.state().replies.len()
     }
 
     /// Request `sequence` came; the replies up to `settled` are not needed any more.
-    pub fn begin(&self, sequence: u64, settled: u64) -> Result<Begin, Errno> {
+    pub fn begin(
+        &self,
+        sequence: u64,
+        settled: u64,
+        own: Option<&OwnDirectory>,
+    ) -> Result<Begin, Errno> {
+        self.file(own)?;
         let mut state = self.state();
         state.settle(settled);
         loop {
@@ -225,7 +284,7 @@ impl Once {
     }
 
     fn write(&self, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
-        let Some(file) = &self.file else {
+        let Some(Some(file)) = self.file.get() else {
             return Ok(());
         };
         let slot = make_slot(sequence, state, kept).ok_or(Errno::IO)?;
@@ -245,6 +304,20 @@ impl State {
             self.settled = settled;
             self.replies.retain(|sequence, _| *sequence > settled);
         }
+    }
+}
+
+/// An empty file of slots.
+fn begin_file(file: &OwnedFd, nonce: &[u8; 16]) -> io::Result<()> {
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..48].copy_from_slice(&boot()?);
+    header[48..64].copy_from_slice(nonce);
+    rustix::fs::ftruncate(file, 0)?;
+    match rustix::io::pwrite(file, &header, 0)? {
+        HEADER => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 
@@ -328,12 +401,18 @@ mod tests {
         let table = OnceTable::default();
         let (once, known) = table.find([1; 16], Some(&own)).unwrap();
         assert!(!known);
-        assert_eq!(once.begin(1, 0), Ok(Begin::First));
+        assert_eq!(once.begin(1, 0, Some(&own)), Ok(Begin::First));
         once.done(1, kept(b"first"));
-        assert_eq!(once.begin(1, 0), Ok(Begin::Again(kept(b"first"))));
+        assert_eq!(
+            once.begin(1, 0, Some(&own)),
+            Ok(Begin::Again(kept(b"first")))
+        );
         let (next, known) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
         assert!(known && next.len() == 1);
-        assert_eq!(next.begin(1, 0), Ok(Begin::Again(kept(b"first"))));
+        assert_eq!(
+            next.begin(1, 0, Some(&own)),
+            Ok(Begin::Again(kept(b"first")))
+        );
         let (other, known) = OnceTable::default().find([2; 16], Some(&own)).unwrap();
         assert!(!known && other.len() == 0);
     }
@@ -342,10 +421,10 @@ mod tests {
     fn of_a_request_that_had_only_begun_nobody_can_tell() {
         let (_dir, own) = own();
         let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        assert_eq!(once.begin(5, 4), Ok(Begin::First));
+        assert_eq!(once.begin(5, 4, Some(&own)), Ok(Begin::First));
         let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        assert_eq!(next.begin(5, 4), Err(Errno::IO));
-        assert_eq!(next.begin(6, 5), Ok(Begin::First));
+        assert_eq!(next.begin(5, 4, Some(&own)), Err(Errno::IO));
+        assert_eq!(next.begin(6, 5, Some(&own)), Ok(Begin::First));
     }
 
     #[test]
@@ -353,12 +432,18 @@ mod tests {
         let (_dir, own) = own();
         let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
         for sequence in 1..=UNSETTLED_MAX {
-            assert_eq!(once.begin(sequence, 0), Ok(Begin::First));
+            assert_eq!(once.begin(sequence, 0, Some(&own)), Ok(Begin::First));
             once.done(sequence, kept(b"r"));
         }
-        assert_eq!(once.begin(UNSETTLED_MAX + 1, 0), Err(Errno::INVAL));
-        assert_eq!(once.begin(UNSETTLED_MAX + 1, 1), Ok(Begin::First));
-        assert_eq!(once.begin(1, 1), Err(Errno::INVAL));
+        assert_eq!(
+            once.begin(UNSETTLED_MAX + 1, 0, Some(&own)),
+            Err(Errno::INVAL)
+        );
+        assert_eq!(
+            once.begin(UNSETTLED_MAX + 1, 1, Some(&own)),
+            Ok(Begin::First)
+        );
+        assert_eq!(once.begin(1, 1, Some(&own)), Err(Errno::INVAL));
         assert_eq!(once.len() as u64, UNSETTLED_MAX);
     }
 
@@ -366,20 +451,20 @@ mod tests {
     fn a_slot_that_was_damaged_is_one_of_which_nobody_can_tell() {
         let (_dir, own) = own();
         let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        once.begin(3, 2).unwrap();
+        once.begin(3, 2, Some(&own)).unwrap();
         once.done(3, kept(b"r"));
         let at = (HEADER + 3 * SLOT + SLOT_HEAD) as u64;
-        rustix::io::pwrite(once.file.as_ref().unwrap(), b"x", at).unwrap();
+        rustix::io::pwrite(once.file.get().unwrap().as_ref().unwrap(), b"x", at).unwrap();
         let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        assert_eq!(next.begin(3, 2), Err(Errno::IO));
+        assert_eq!(next.begin(3, 2, Some(&own)), Err(Errno::IO));
     }
 
     #[test]
     fn a_repeated_request_waits_for_the_first_to_end() {
         let (once, _) = OnceTable::default().find([1; 16], None).unwrap();
-        assert_eq!(once.begin(1, 0), Ok(Begin::First));
+        assert_eq!(once.begin(1, 0, None), Ok(Begin::First));
         let again = once.clone();
-        let waiting = std::thread::spawn(move || again.begin(1, 0));
+        let waiting = std::thread::spawn(move || again.begin(1, 0, None));
         once.done(1, kept(b"r"));
         assert_eq!(waiting.join().unwrap(), Ok(Begin::Again(kept(b"r"))));
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The other end of a connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// A number of its own, for logs.
     pub number: u64,
@@ -18,7 +18,7 @@ pub struct Peer {
 }
 
 /// From where a connection came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Origin {
     /// A Unix socket; the process that connected.
     Unix {
@@ -39,8 +39,17 @@ pub enum Proof {
         /// Group, for users that this machine knows nothing of.
         gid: u32,
     },
+    /// It is this user of some machine: its credential or its certificate says so.
+    Vouched {
+        /// User.
+        uid: u32,
+        /// Group, for users that this machine knows nothing of.
+        gid: u32,
+    },
     /// Nothing, but the administrator trusts whoever can reach this address.
     Trusted,
+    /// Nothing yet: it has to prove it.
+    Awaited,
     /// Nothing.
     None,
 }
@@ -48,47 +57,62 @@ pub enum Proof {
 impl Peer {
     /// The user that it was proved to be, or nobody.
     pub fn uid(&self) -> u32 {
-        match self.proof {
-            Proof::User { uid, .. } => uid,
-            Proof::Trusted | Proof::None => NOBODY,
+        self.proof.uid().unwrap_or(NOBODY)
+    }
+}
+
+impl Proof {
+    /// The user, if that is known.
+    pub fn uid(self) -> Option<u32> {
+        match self {
+            Proof::User { uid, .. } | Proof::Vouched { uid, .. } => Some(uid),
+            Proof::Trusted | Proof::Awaited | Proof::None => None,
         }
     }
 
-    /// As whom the peer acts if it says that it is `claimed`; or why it may not.
+    /// As whom one acts who says that it is `claimed`; or why it may not.
     pub fn may_be(
-        &self,
+        self,
         claimed: Option<u32>,
         node: &Shared,
     ) -> Result<Arc<Identity>, &'static str> {
-        match node.power.is_root() {
-            true => self.as_user(claimed, node),
-            false => self.as_node(node),
+        match (self, node.power.is_root()) {
+            (Proof::Awaited, _) => Err("it has not proved who it is, as this address demands"),
+            (_, true) => self.as_user(claimed, node),
+            (_, false) => self.as_node(node),
         }
     }
 
-    fn as_user(&self, claimed: Option<u32>, node: &Shared) -> Result<Arc<Identity>, &'static str> {
-        match (self.proof, claimed) {
+    fn as_user(self, claimed: Option<u32>, node: &Shared) -> Result<Arc<Identity>, &'static str> {
+        let allow_root = node.config.allow_root;
+        match (self, claimed) {
             (Proof::User { uid: 0, .. }, claimed) => {
                 Ok(node.users.find(claimed.unwrap_or(0), None))
             }
-            (Proof::User { uid, gid }, None) => Ok(node.users.find(uid, Some(gid))),
-            (Proof::User { uid, gid }, Some(claimed)) if claimed == uid => {
-                Ok(node.users.find(uid, Some(gid)))
+            (Proof::Vouched { uid: 0, .. }, claimed) if allow_root => {
+                Ok(node.users.find(claimed.unwrap_or(0), None))
             }
-            (Proof::User { .. }, Some(_)) => Err("it is another user"),
             // Root of another machine is nobody here, unless that was allowed.
-            (Proof::Trusted, Some(0)) if !node.config.allow_root => Ok(node.nobody.clone()),
+            (Proof::Vouched { uid: 0, .. }, None | Some(0)) => Ok(node.nobody.clone()),
+            (Proof::Trusted, Some(0)) if !allow_root => Ok(node.nobody.clone()),
+            (Proof::User { uid, gid } | Proof::Vouched { uid, gid }, claimed) => {
+                match claimed.is_none_or(|claimed| claimed == uid) {
+                    true => Ok(node.users.find(uid, Some(gid))),
+                    false => Err("it is another user"),
+                }
+            }
             (Proof::Trusted, Some(claimed)) => Ok(node.users.find(claimed, None)),
             (Proof::Trusted, None) | (Proof::None, None | Some(NOBODY)) => Ok(node.nobody.clone()),
-            (Proof::None, Some(_)) => Err("nothing proves that it is this user"),
+            (Proof::None | Proof::Awaited, _) => Err("nothing proves that it is this user"),
         }
     }
 
     /// A node that is not root can only act as its own user, for that user and for root.
-    fn as_node(&self, node: &Shared) -> Result<Arc<Identity>, &'static str> {
+    fn as_node(self, node: &Shared) -> Result<Arc<Identity>, &'static str> {
         let own = rustix::process::geteuid().as_raw();
-        match self.proof {
+        match self {
             Proof::User { uid, .. } if uid == own || uid == 0 => {}
+            Proof::Vouched { uid, .. } if uid == own || (uid == 0 && node.config.allow_root) => {}
             _ if node.config.squash => {}
             _ => return Err("this node runs as another user, and does not act for others"),
         }
@@ -103,9 +127,9 @@ impl fmt::Display for Peer {
             Origin::Unix { pid } => write!(f, "process {pid}"),
             Origin::Tcp(address) => write!(f, "{address}"),
         }?;
-        match self.proof {
-            Proof::User { uid, .. } => write!(f, ", uid {uid}"),
-            Proof::Trusted | Proof::None => Ok(()),
+        match self.proof.uid() {
+            Some(uid) => write!(f, ", uid {uid}"),
+            None => Ok(()),
         }
     }
 }

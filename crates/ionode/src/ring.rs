@@ -6,7 +6,10 @@
 //!
 //! Many sites switch io_uring off: [`Ring::new`] fails then, and everything goes to the threads.
 
-#![allow(unsafe_code, reason = "the kernel reads and writes memory that only this module can vouch for")]
+#![allow(
+    unsafe_code,
+    reason = "the kernel reads and writes memory that only this module can vouch for"
+)]
 
 use crate::data::{Parts, next_byte, room_of};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -74,7 +77,10 @@ impl Ring {
             // SAFETY: what the entry points to belongs to the batch, which stays in the table, in place, until the
             // kernel says that it is done.
             let pushed = unsafe { self.ring.submission().push(&entry) };
-            assert!(pushed.is_ok(), "the queue has room for all that are under way");
+            assert!(
+                pushed.is_ok(),
+                "the queue has room for all that are under way"
+            );
             told = true;
         }
         if told {
@@ -87,7 +93,11 @@ impl Ring {
     pub fn collect(&mut self) -> Vec<(Parts, i32)> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
-        let done: Vec<(u64, i32)> = self.ring.completion().map(|it| (it.user_data(), it.result())).collect();
+        let done: Vec<(u64, i32)> = self
+            .ring
+            .completion()
+            .map(|it| (it.user_data(), it.result()))
+            .collect();
         let batches = done.into_iter().map(|(key, result)| {
             let batch = self.under_way.remove(key as usize);
             (batch.parts, result)
@@ -116,10 +126,16 @@ impl RingBatch {
     fn entry(&mut self) -> squeue::Entry {
         let (file, object) = self.parts[0].file();
         let descriptor = file.bytes.descriptor(object);
-        let fd = types::Fd(descriptor.expect("only such batches are pushed").as_raw_fd());
+        let fd = types::Fd(
+            descriptor
+                .expect("only such batches are pushed")
+                .as_raw_fd(),
+        );
         let at = next_byte(&self.parts);
         let room = room_of(&mut self.parts).into_iter();
-        self.pieces = room.map(|mut part| piece(part.as_mut_ptr(), part.len())).collect();
+        self.pieces = room
+            .map(|mut part| piece(part.as_mut_ptr(), part.len()))
+            .collect();
         let (pieces, count) = (self.pieces.as_ptr(), self.pieces.len() as u32);
         opcode::Readv::new(fd, pieces, count).offset(at).build()
     }

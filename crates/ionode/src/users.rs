@@ -14,14 +14,17 @@ const KEPT_MAX: usize = 10_000;
 
 /// The users that were looked up.
 #[derive(Debug, Default)]
-pub struct Users(Mutex<HashMap<u32, (Instant, Arc<Identity>)>>);
+pub struct Users(Mutex<HashMap<Asked, (Instant, Arc<Identity>)>>);
+
+/// A user, and the group that it came with.
+type Asked = (u32, Option<u32>);
 
 impl Users {
     /// A user with its groups; one that this machine does not know has `gid`, or nobody's, and no other.
     pub fn find(&self, uid: u32, gid: Option<u32>) -> Arc<Identity> {
         let now = Instant::now();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(&uid) {
+        match known.get(&(uid, gid)) {
             Some((since, found)) if now - *since < FRESH => return found.clone(),
             _ => {}
         }
@@ -33,7 +36,7 @@ impl Users {
         if known.len() >= KEPT_MAX {
             known.clear();
         }
-        known.insert(uid, (now, found.clone()));
+        known.insert((uid, gid), (now, found.clone()));
         found
     }
 }

@@ -177,13 +177,13 @@ fn the_file_system_says_the_same_as_on_the_host() {
     let node = Exported::start();
     let (_session, root) = node.connect();
     let got = root.statfs().unwrap();
-    let host = rustix::fs::statvfs(&node.export()).unwrap();
+    let host = rustix::fs::statvfs(node.export()).unwrap();
     assert_eq!(
         (u64::from(got.bsize), got.blocks),
         (host.f_bsize, host.f_blocks)
     );
     assert_eq!(u64::from(got.namelen), host.f_namemax);
-    let raw = rustix::fs::statfs(&node.export()).unwrap();
+    let raw = rustix::fs::statfs(node.export()).unwrap();
     assert_eq!(got.fstype, raw.f_type as u32);
 }
 
@@ -602,4 +602,18 @@ fn a_node_that_ends_is_an_error_for_everybody_and_leaves_what_it_acknowledged() 
     assert!(session.client().lost().is_some() && PATIENCE.as_secs() > 0);
     assert!(fs::read(node.path("kept")).unwrap() == bytes);
     assert!(!node.socket().exists(), "its socket is gone with it");
+}
+
+#[test]
+fn what_is_made_has_the_mode_that_the_client_asked_for() {
+    let node = Exported::start();
+    let (_session, root) = node.connect();
+    // The client has applied the user's umask; the node's own means nothing.
+    root.create("file", OpenFlags::RDWR, 0o666).unwrap();
+    root.mkdir("dir", 0o777).unwrap();
+    root.mknod("pipe", 0o010_662, (0, 0)).unwrap();
+    for (name, mode) in [("file", 0o666), ("dir", 0o777), ("pipe", 0o662)] {
+        let stat = fs::metadata(node.path(name)).unwrap();
+        assert_eq!(stat.mode() & 0o7777, mode, "{name}");
+    }
 }

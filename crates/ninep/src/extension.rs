@@ -13,7 +13,8 @@
 //!
 //! **Tonce** carries a request that must not be done twice: an append, an exclusive creation, a rename. The client counts
 //! them with `sequence` from 1 and repeats one under its old number. A node that did it already answers what it answered
-//! then, and its fid stands for what it stood for then; one that cannot tell answers EIO. Replies up to and including `settled` were received and need not be kept. The
+//! then, and its fid stands for what it stood for then; one that cannot tell answers EIO. Replies up to and including `settled` were received and need not be kept; up to 256
+//! numbers beyond it may be in use. The
 //! reply is that of the request inside: there is no Ronce.
 //!
 //! ```text

@@ -22,6 +22,13 @@ fn short(timeout_ms: u64) -> Options {
     }
 }
 
+fn hasty(connect_timeout_ms: u64) -> Options {
+    Options {
+        connect_timeout: Duration::from_millis(connect_timeout_ms),
+        ..Options::default()
+    }
+}
+
 /// Answers everything, one after the other.
 fn serve_all(mut peer: Peer) {
     while let Some(taken) = peer.take() {
@@ -723,7 +730,7 @@ fn a_server_whose_queue_is_full_is_left_in_time() {
     bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     listen(&listener, 0).unwrap();
     let _queued = std::os::unix::net::UnixStream::connect(&path).unwrap();
-    match Client::unix(&path, &short(50)) {
+    match Client::unix(&path, &hasty(50)) {
         Err(Lost::Io(error)) => assert_eq!(error.kind(), std::io::ErrorKind::TimedOut),
         other => panic!("{:?}", other.err()),
     }
@@ -731,7 +738,7 @@ fn a_server_whose_queue_is_full_is_left_in_time() {
 
 #[test]
 fn a_server_that_says_nothing_at_first_is_left_in_time() {
-    let (client, server) = connect(&short(50), |mut peer| {
+    let (client, server) = connect(&hasty(50), |mut peer| {
         peer.take();
         assert!(peer.take().is_none());
     });

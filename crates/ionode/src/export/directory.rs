@@ -6,7 +6,7 @@
 use super::place::{Place, qid};
 use super::{FileKey, OWN};
 use crate::error::{OrErrno, Result};
-use presagio_ninep::{Entry, EntryName};
+use presagio_ninep::{Entry, EntryName, Errno};
 use rustix::fs::{FileType, RawDir, SeekFrom};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -24,6 +24,7 @@ pub fn list(
     out: &mut Vec<u8>,
     limit: usize,
 ) -> Result<()> {
+    let start = out.len();
     rustix::fs::seek(open, SeekFrom::Start(offset)).or_errno()?;
     let mut room = [MaybeUninit::uninit(); ROOM];
     let mut entries = RawDir::new(open, &mut room);
@@ -47,7 +48,12 @@ pub fn list(
             name,
         };
         if !entry.append(out, limit) {
-            break;
+            // Nothing at all would say that there are no more.
+            return if out.len() > start {
+                Ok(())
+            } else {
+                Err(Errno::INVAL)
+            };
         }
     }
     Ok(())

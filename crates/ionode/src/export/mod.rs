@@ -197,19 +197,28 @@ impl Export {
         mode: u32,
     ) -> Result<(Place, Statx, bool)> {
         self.changeable(dir, name)?;
-        let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let exclusive = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        let exclusive = flags | OFlags::EXCL;
-        let (fd, made) = match open_in(dir, name.bytes(), exclusive, mode) {
-            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
-                (open_in(dir, name.bytes(), flags, mode)?, false)
+        match open_in(dir, name.bytes(), exclusive, mode) {
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
+            made => {
+                let (place, stat) = Place::of(made?, Some(reached(dir, name.bytes())))?;
+                return Ok((place, stat, true));
             }
-            other => (other?, true),
-        };
-        let (place, stat) = Place::of(fd, Some(reached(dir, name.bytes())))?;
+        }
+        // What is there is looked at before it is opened: to open a pipe would wait, to open a device may do anything.
+        let (place, stat) = self.look_up(dir, name.bytes())?;
         match place.kind() {
-            FileType::RegularFile => Ok((place, stat, made)),
+            FileType::RegularFile => {
+                let opened = self.reopen(place.fd(), flags | OFlags::CLOEXEC)?;
+                Ok((
+                    Place::of(opened, Some(reached(dir, name.bytes())))?.0,
+                    stat,
+                    false,
+                ))
+            }
             FileType::Directory => Err(Errno::ISDIR),
+            FileType::Symlink => Err(Errno(libc::ELOOP as u32)),
             _ => Err(Errno(libc::ENXIO as u32)),
         }
     }
@@ -296,6 +305,9 @@ impl Export {
 
     /// Where a symbolic link points.
     pub fn read_link(&self, place: &Place) -> Result<Vec<u8>> {
+        if place.kind() != FileType::Symlink {
+            return Err(Errno::INVAL);
+        }
         let target = rustix::fs::readlinkat(place.fd(), c"", Vec::new()).or_errno()?;
         Ok(target.into_bytes())
     }

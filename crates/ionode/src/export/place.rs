@@ -61,6 +61,17 @@ impl Place {
         })
     }
 
+    /// The same, now to be found under another name.
+    pub fn moved(&self, dir: &Place, name: &[u8]) -> Place {
+        Place {
+            reached: Some(Reached {
+                dir: dir.shared_fd().clone(),
+                name: name.into(),
+            }),
+            ..self.clone()
+        }
+    }
+
     /// The descriptor, mostly good for its place only.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -1,11 +1,14 @@
 //! One connection: what was received and not understood yet, what is under way, what has to be sent.
 
+use crate::auth::shares::Share;
 use crate::buffer::Buffer;
+use crate::net::order::{Named, Order};
 use crate::net::reply::Out;
-use crate::peer::Peer;
+use crate::net::tls::Tls;
+use crate::peer::{Peer, Proof};
 use crate::session::Session;
 use presagio_core::IdBuildHasher;
-use presagio_ninep::{Dialect, Fid, Frames, Tag};
+use presagio_ninep::{Dialect, Fid, Frames, Kind, Tag};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use smallvec::SmallVec;
@@ -13,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Pieces that one call sends at most.
 const PIECES_MAX: usize = 64;
@@ -21,10 +24,19 @@ const PIECES_MAX: usize = 64;
 /// Short replies are put together up to this.
 const CHUNK: usize = 16 << 10;
 
+/// How long the other end may take to prove who it is, where that is asked for.
+const PROOF_MAX: Duration = Duration::from_secs(10);
+
 /// A connection of a loop.
 pub struct Connection {
     pub socket: OwnedFd,
+    /// What turns the socket's bytes into plain ones, if they are not.
+    pub tls: Option<Box<Tls>>,
     pub peer: Arc<Peer>,
+    /// Since when it has been there, or has begun a session.
+    pub since: Instant,
+    /// That it is counted among the connections of its user.
+    pub share: Option<Share>,
     /// Taken out while its frames are being looked at.
     pub frames: Option<Frames>,
     pub session: Option<Arc<Session>>,
@@ -35,10 +47,12 @@ pub struct Connection {
     pub arriving: Option<Arriving>,
     /// What is under way, by tag.
     pub under_way: HashMap<u16, UnderWay, IdBuildHasher>,
+    /// Who waits for whom.
+    pub order: Order,
     /// Bytes of payload under way.
     pub bytes: usize,
     out: VecDeque<Chunk>,
-    /// Bytes of data among them.
+    /// Bytes of them.
     unsent: usize,
     /// Since when something has been waiting to be sent.
     pub stuck_since: Option<Instant>,
@@ -64,6 +78,10 @@ pub struct UnderWay {
     pub bytes: usize,
     /// Who wants to know when it is answered.
     pub flushed_by: SmallVec<[Tag; 1]>,
+    /// The fids at which it stands in line.
+    pub fids: Named,
+    /// What it is, while it waits for others.
+    pub waiting: Option<(Kind, Vec<u8>)>,
 }
 
 /// A large write on its way in.
@@ -73,6 +91,8 @@ pub struct Arriving {
     pub offset: u64,
     pub buffer: Buffer,
     pub received: usize,
+    /// When something of it came last.
+    pub last: Instant,
 }
 
 /// Something to send.
@@ -110,13 +130,17 @@ impl Connection {
     pub fn new(socket: OwnedFd, peer: Arc<Peer>, msize: u32, epoch: u64) -> Connection {
         Connection {
             socket,
+            tls: None,
             peer,
+            since: Instant::now(),
+            share: None,
             frames: Some(Frames::new(msize)),
             session: None,
             dialect: Dialect::Linux,
             epoch,
             arriving: None,
             under_way: HashMap::default(),
+            order: Order::default(),
             bytes: 0,
             out: VecDeque::new(),
             unsent: 0,
@@ -130,11 +154,19 @@ impl Connection {
         }
     }
 
+    /// Whether the other end should have proved by now who it is.
+    pub fn owes_proof(&self) -> bool {
+        let has_proved = |session: &Arc<Session>| session.has_proved();
+        self.peer.proof == Proof::Awaited
+            && !self.session.as_ref().is_some_and(has_proved)
+            && self.since.elapsed() > PROOF_MAX
+    }
+
     /// Queues a reply.
     pub fn push(&mut self, out: Out) {
         match out {
-            Out::Short(bytes) => self.tail().extend_from_slice(&bytes),
-            Out::Encoded(bytes) => self.tail().extend_from_slice(&bytes),
+            Out::Short(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
+            Out::Encoded(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
             Out::Data(buffer) => self.push_data(buffer),
             Out::Parts(parts) => parts.into_iter().for_each(|part| self.push_data(part)),
         }
@@ -146,8 +178,16 @@ impl Connection {
         self.out.push_back(Chunk { bytes, sent: 0 });
     }
 
-    /// Where the next short reply is encoded.
-    pub fn tail(&mut self) -> &mut Vec<u8> {
+    /// Encodes a short reply.
+    pub fn encode(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let tail = self.tail();
+        let before = tail.len();
+        encode(tail);
+        let grown = tail.len() - before;
+        self.unsent += grown;
+    }
+
+    fn tail(&mut self) -> &mut Vec<u8> {
         let is_open = matches!(
             self.out.back(),
             Some(Chunk { bytes: Bytes::Encoded(bytes), .. }) if bytes.len() < CHUNK
@@ -165,19 +205,19 @@ impl Connection {
         }
     }
 
-    /// Bytes of data that wait to be sent.
+    /// Bytes that wait to be sent.
     pub fn unsent(&self) -> usize {
         self.unsent
     }
 
     /// Whether something waits to be sent.
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty()
+        !self.out.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
     /// Sends what the other end takes.
     pub fn send(&mut self) -> Sent {
-        while !self.out.is_empty() {
+        while self.has_output() {
             match self.send_once() {
                 Ok(count) => {
                     self.stuck_since = None;
@@ -194,11 +234,14 @@ impl Connection {
         Sent::All
     }
 
-    fn send_once(&self) -> rustix::io::Result<usize> {
+    fn send_once(&mut self) -> rustix::io::Result<usize> {
         let pieces = self.out.iter().take(PIECES_MAX);
         let pieces: SmallVec<[IoSlice<'_>; 16]> = pieces
             .map(|chunk| IoSlice::new(&chunk.bytes.as_slice()[chunk.sent..]))
             .collect();
+        if let Some(tls) = &mut self.tls {
+            return tls.send(&self.socket, &pieces);
+        }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let no_rights = &mut SendAncillaryBuffer::default();
         sendmsg(&self.socket, &pieces, no_rights, flags)
@@ -212,9 +255,8 @@ impl Connection {
                 return;
             }
             count -= left;
-            if let Some(Bytes::Data(buffer)) = self.out.pop_front().map(|chunk| chunk.bytes) {
-                self.unsent -= buffer.len();
-            }
+            self.unsent -= chunk.bytes.as_slice().len();
+            self.out.pop_front();
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Where connections come from: Unix sockets and TCP.
 
+use crate::auth::shares::Share;
+use crate::auth::{Door, Gate};
 use crate::peer::{Origin, Peer, Proof};
 use rustix::net::sockopt;
+use rustls::ServerConfig;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Where to listen, or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +56,17 @@ pub struct Arrival {
     pub socket: OwnedFd,
     /// Who is at its other end.
     pub peer: Peer,
+    /// That it is counted among the connections of its user, if that is known.
+    pub share: Option<Share>,
+    /// How to speak TLS on it, if that is what is spoken.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 /// A socket that connections come to.
 pub struct Listener {
     kind: Kind,
-    /// Whether whoever can reach it is believed.
-    trusted: bool,
+    /// What is asked of those who come over TCP.
+    gate: Gate,
 }
 
 enum Kind {
@@ -67,13 +75,14 @@ enum Kind {
 }
 
 impl Listener {
-    /// Listens. Over TCP without proof of who comes, only on this machine's own addresses, unless `trusted`.
-    pub fn bind(address: &Address, trusted: bool) -> io::Result<Listener> {
+    /// Listens. Over TCP where nobody would be known, only on this machine's own addresses.
+    pub fn bind(address: &Address, door: &Door) -> io::Result<Listener> {
         let kind = match address {
-            Address::Unix(path) => Kind::Unix(bind_unix(path)?, path.clone()),
-            Address::Tcp(host) => Kind::Tcp(bind_tcp(host, trusted)?),
+            Address::Unix(path) => Kind::Unix(bind_unix(path, door.socket_mode)?, path.clone()),
+            Address::Tcp(host) => Kind::Tcp(bind_tcp(host, &door.tcp)?),
         };
-        let listener = Listener { kind, trusted };
+        let gate = door.tcp.clone();
+        let listener = Listener { kind, gate };
         rustix::io::ioctl_fionbio(listener.as_fd(), true)?;
         Ok(listener)
     }
@@ -89,7 +98,7 @@ impl Listener {
     /// The next connection, if one has come.
     pub fn accept(&self, number: u64) -> io::Result<Option<Arrival>> {
         let arrival = match &self.kind {
-            Kind::Unix(listener, _) => listener.accept().and_then(|(it, _)| unix(it, number)),
+            Kind::Unix(listener, _) => listener.accept().and_then(|(it, _)| arrived(it, number)),
             Kind::Tcp(listener) => listener
                 .accept()
                 .and_then(|(it, from)| self.tcp(it, from, number)),
@@ -106,10 +115,7 @@ impl Listener {
         stream.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, std::time::Duration::from_secs(60))?;
-        let proof = match self.trusted {
-            true => Proof::Trusted,
-            false => local_owner(&stream).unwrap_or(Proof::None),
-        };
+        let proof = self.gate.proof(|| local_owner(&stream));
         let peer = Peer {
             number,
             from: Origin::Tcp(from),
@@ -118,6 +124,11 @@ impl Listener {
         Ok(Arrival {
             socket: stream.into(),
             peer,
+            share: None,
+            tls: match &self.gate {
+                Gate::Tls(tls) => Some(tls.clone()),
+                Gate::Plain { .. } | Gate::Munge(_) => None,
+            },
         })
     }
 }
@@ -139,9 +150,11 @@ impl Drop for Listener {
     }
 }
 
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     clear_socket(path)?;
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    Ok(listener)
 }
 
 /// A socket that nobody listens to is left over from a node that was killed.
@@ -154,11 +167,11 @@ pub fn clear_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-fn bind_tcp(host: &str, trusted: bool) -> io::Result<TcpListener> {
+fn bind_tcp(host: &str, gate: &Gate) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = host.to_socket_addrs()?.collect();
     let open = addresses.iter().find(|address| !address.ip().is_loopback());
     if let Some(address) = open
-        && !trusted
+        && !gate.is_open_to_others()
     {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -170,7 +183,8 @@ fn bind_tcp(host: &str, trusted: bool) -> io::Result<TcpListener> {
     TcpListener::bind(&*addresses)
 }
 
-fn unix(stream: UnixStream, number: u64) -> io::Result<Arrival> {
+/// A connection through a Unix socket: the kernel says whose it is.
+pub fn arrived(stream: UnixStream, number: u64) -> io::Result<Arrival> {
     stream.set_nonblocking(true)?;
     let who = sockopt::socket_peercred(&stream)?;
     let peer = Peer {
@@ -186,6 +200,8 @@ fn unix(stream: UnixStream, number: u64) -> io::Result<Arrival> {
     Ok(Arrival {
         socket: stream.into(),
         peer,
+        share: None,
+        tls: None,
     })
 }
 
@@ -199,15 +215,25 @@ fn local_owner(stream: &TcpStream) -> Option<Proof> {
     let table = std::fs::read_to_string(table).ok()?;
     let (local, remote) = (hex(there), hex(here));
     table.lines().skip(1).find_map(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let is_it = fields.next()? == local && fields.next()? == remote;
-        let uid = fields.nth(4)?.parse().ok()?;
-        is_it.then_some(Proof::User {
-            uid,
-            gid: crate::identity::NOBODY,
-        })
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, from, to, state, _, _, _, uid, _, inode, ..] = *fields else {
+            return None;
+        };
+        // A socket that was closed is nobody's any more, and listed as root's.
+        let is_open = state == ESTABLISHED && inode != "0";
+        let is_it = from == local && to == remote && is_open;
+        is_it
+            .then(|| uid.parse().ok())
+            .flatten()
+            .map(|uid| Proof::User {
+                uid,
+                gid: crate::identity::NOBODY,
+            })
     })
 }
+
+/// The state of a connection whose both ends are open, in that table.
+const ESTABLISHED: &str = "01";
 
 /// An address as the kernel's table writes it: words of the machine's own order, in hexadecimal.
 fn hex(address: SocketAddr) -> String {
@@ -229,6 +255,11 @@ fn hex(address: SocketAddr) -> String {
 mod tests {
     use super::*;
 
+    const PLAIN: Door = Door {
+        tcp: Gate::Plain { trusted: false },
+        socket_mode: 0o600,
+    };
+
     #[test]
     fn addresses_are_read_as_they_are_written() {
         for text in [
@@ -245,18 +276,23 @@ mod tests {
 
     #[test]
     fn plain_tcp_is_not_offered_to_other_machines() {
-        let refused = Listener::bind(&Address::Tcp("0.0.0.0:0".to_owned()), false);
+        let refused = Listener::bind(&Address::Tcp("0.0.0.0:0".to_owned()), &PLAIN);
         assert_eq!(
             refused.err().unwrap().kind(),
             io::ErrorKind::PermissionDenied
         );
-        assert!(Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned()), false).is_ok());
+        assert!(Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned()), &PLAIN).is_ok());
+        let trusting = Door {
+            tcp: Gate::Plain { trusted: true },
+            ..PLAIN
+        };
+        assert!(Listener::bind(&Address::Tcp("0.0.0.0:0".to_owned()), &trusting).is_ok());
     }
 
     #[test]
     fn the_owner_of_a_local_connection_is_known() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(listener) = Listener::bind(&Address::Tcp(host.to_owned()), false) else {
+            let Ok(listener) = Listener::bind(&Address::Tcp(host.to_owned()), &PLAIN) else {
                 continue; // No IPv6 here.
             };
             let Ok(Address::Tcp(at)) = listener.address() else {
@@ -279,9 +315,9 @@ mod tests {
         let path = dir.path().join("node.sock");
         drop(UnixListener::bind(&path).unwrap());
         let address = Address::Unix(path);
-        let listener = Listener::bind(&address, false).unwrap();
-        assert!(Listener::bind(&address, false).is_err());
+        let listener = Listener::bind(&address, &PLAIN).unwrap();
+        assert!(Listener::bind(&address, &PLAIN).is_err());
         drop(listener);
-        assert!(Listener::bind(&address, false).is_ok());
+        assert!(Listener::bind(&address, &PLAIN).is_ok());
     }
 }

@@ -5,13 +5,14 @@
 
 use super::listener::Arrival;
 use super::reply::Out;
+use crate::data::Parts;
 use presagio_ninep::Tag;
 use presagio_sched::Batch;
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whom a reply is for.
@@ -42,6 +43,8 @@ pub struct Mail {
     pub done: Vec<Done>,
     /// Batches to serve.
     pub batches: Vec<Batch>,
+    /// Reads for the ring.
+    pub cold: Vec<Parts>,
     /// Connections that arrived.
     pub arrivals: Vec<Arrival>,
     /// The loop is to answer what was asked and to leave its connections.
@@ -53,12 +56,17 @@ pub struct Mail {
 impl Mail {
     /// Whether there is nothing to do but perhaps to end.
     pub fn has_no_work(&self) -> bool {
-        self.done.is_empty() && self.batches.is_empty() && self.arrivals.is_empty()
+        self.done.is_empty()
+            && self.batches.is_empty()
+            && self.cold.is_empty()
+            && self.arrivals.is_empty()
     }
 }
 
 /// A loop's mailbox.
 pub struct Mailbox {
+    /// Who turns the loop: threads may take over from others.
+    term: AtomicU64,
     number: usize,
     mail: Mutex<Mail>,
     asleep: AtomicBool,
@@ -66,8 +74,8 @@ pub struct Mailbox {
 }
 
 thread_local! {
-    /// The number of the loop that this thread runs.
-    static OWN: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The loop that this thread turns, and its term there.
+    static OWN: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
 }
 
 impl Mailbox {
@@ -75,6 +83,7 @@ impl Mailbox {
     pub fn new(number: usize) -> io::Result<Mailbox> {
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Mailbox {
+            term: AtomicU64::new(0),
             number,
             mail: Mutex::default(),
             asleep: AtomicBool::new(false),
@@ -82,15 +91,16 @@ impl Mailbox {
         })
     }
 
-    /// This thread runs the loop.
-    pub fn own(&self) {
-        OWN.set(Some(self.number));
+    /// This thread turns the loop from now on, and no other.
+    pub fn own(&self, term: u64) {
+        self.term.store(term, Ordering::SeqCst);
+        OWN.set(Some((self.number, term)));
     }
 
     /// Puts something in.
     pub fn post(&self, put: impl FnOnce(&mut Mail)) {
         put(&mut self.mail());
-        let is_own = OWN.get() == Some(self.number);
+        let is_own = OWN.get() == Some((self.number, self.term.load(Ordering::SeqCst)));
         if !is_own && self.asleep.swap(false, Ordering::SeqCst) {
             // It cannot fail but by being rung already.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());

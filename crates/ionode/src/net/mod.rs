@@ -1,18 +1,21 @@
 //! The network: loops that own connections.
 //!
-//! A [`turner`](turner::Turner) is a thread with an epoll set. It owns its connections: it alone receives from them,
-//! sends to them, and knows which tags are in use. Everybody else reaches it through its [`Mailbox`].
+//! A loop ([`turner`]) has an epoll set and owns its connections: it alone receives from them, sends to them, and knows
+//! which tags are in use. One thread at a time turns it ([`seat`]). Everybody else reaches it through its [`Mailbox`].
 
 mod connection;
 mod listener;
 mod mailbox;
+mod order;
 mod reply;
+mod seat;
+mod tls;
 mod turner;
 
-pub use listener::{Address, Arrival, Listener, clear_socket};
+pub use listener::{Address, Arrival, Listener, arrived, clear_socket};
 pub use mailbox::{Done, Mailbox, ReplyTo};
 pub use reply::Out;
-pub use turner::Turner;
+pub use seat::{Seat, watch};
 
 use std::sync::Arc;
 

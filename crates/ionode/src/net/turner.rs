@@ -9,14 +9,21 @@
 
 use super::connection::{Arriving, Connection, Interest, Sent, UnderWay};
 use super::mailbox::{Mail, ReplyTo};
+use super::order::named;
+use super::tls::{Received, Tls, Trouble};
 use super::{Arrival, Done, Mailbox, Out};
-use crate::data::Payload;
+use crate::data::{Payload, WRITING};
+use crate::files::OpenFile;
 use crate::node::Shared;
+use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
 use crate::session::{Open, Session, refuse};
 use presagio_core::Range;
 use presagio_ninep::request::WRITE_HEAD;
-use presagio_ninep::{Dialect, Errno, Fid, Frame, Frames, Kind, Request, Tag, WireError, version};
+use presagio_ninep::{
+    Dialect, Errno, Fid, Frame, Frames, IO_HEADER, Kind, Request, Tag, WireError, version,
+};
+use presagio_sched::Batch;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::{RecvFlags, recv};
 use slab::Slab;
@@ -30,6 +37,9 @@ use std::time::{Duration, Instant};
 const BELL: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
 
+/// Events that are taken at a time.
+const EVENTS_MAX: usize = 64;
+
 /// Calls to receive on one connection before the others have their turn.
 const ROUNDS_MAX: usize = 8;
 
@@ -39,8 +49,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often those that wait for memory try again.
 const RETRY_EVERY: Duration = Duration::from_millis(5);
 
+/// Replies that may wait to be read before no more requests are taken in.
+const UNSENT_MAX: usize = 8 << 20;
+
 /// How long a client may leave its replies unread while others wait for memory.
-const STALL_MAX_FULL: Duration = Duration::from_secs(5);
+const STALL_MAX_FULL: Duration = Duration::from_secs(2);
 
 /// A write with more data than this gets its data received to its place, without a copy.
 const COPY_MAX: u32 = 8 << 10;
@@ -59,11 +72,19 @@ pub struct Turner {
     to_send: Vec<usize>,
     /// Connections that wait for memory.
     starved: Vec<usize>,
+    /// Connections of which something was received that was not looked at: epoll knows nothing of it.
+    unread: Vec<usize>,
     mail: Mail,
+    /// What has to be done, by who does not hold the loop meanwhile.
+    tasks: Vec<Task>,
+    /// Requests that waited for others, and may not have to any more.
+    next: Vec<(usize, Tag)>,
     /// For reads that have to wait, where the system gives one.
     ring: Option<Ring>,
     /// Nothing more is taken in.
     draining: bool,
+    /// It is to end.
+    stopping: bool,
     looked: Instant,
 }
 
@@ -79,10 +100,16 @@ enum End {
     NoVersion(Kind),
     /// The node is being drained.
     Drained,
-    /// It does not read.
+    /// It does not read its replies, or does not send what it began.
     Stalled,
     /// The system says so.
     Broken(io::Error),
+    /// What it sent is no TLS.
+    NotTls(rustls::Error),
+    /// It did not say in time who it is.
+    Silent,
+    /// It may not come.
+    Refused(String),
 }
 
 impl Turner {
@@ -92,10 +119,16 @@ impl Turner {
         let bell = node.data.mailbox(number).bell();
         epoll::add(&epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
         let ring = node.config.ring.then(Ring::new).and_then(|ring| {
-            ring.map_err(|error| tracing::info!("no io_uring ({error}): threads do its work")).ok()
+            ring.map_err(|error| tracing::info!("no io_uring ({error}): threads do its work"))
+                .ok()
         });
         if let Some(ring) = &ring {
-            epoll::add(&epoll, ring.bell(), EventData::new_u64(RING), EventFlags::IN)?;
+            epoll::add(
+                &epoll,
+                ring.bell(),
+                EventData::new_u64(RING),
+                EventFlags::IN,
+            )?;
         }
         Ok(Turner {
             number,
@@ -105,9 +138,13 @@ impl Turner {
             epochs: 0,
             to_send: Vec::new(),
             starved: Vec::new(),
+            unread: Vec::new(),
             mail: Mail::default(),
+            tasks: Vec::new(),
+            next: Vec::new(),
             ring,
             draining: false,
+            stopping: false,
             looked: Instant::now(),
         })
     }
@@ -116,34 +153,47 @@ impl Turner {
         self.node.data.mailbox(self.number)
     }
 
-    /// Turns until it is told to stop.
-    pub fn run(mut self) {
-        self.mailbox().own();
-        let mut events = Vec::with_capacity(256);
-        loop {
-            self.wait(&mut events);
-            for event in &events {
-                let (data, flags) = (event.data, event.flags);
-                match data.u64() {
-                    BELL => self.mailbox().hush(),
-                    RING => self.collect(),
-                    slot => self.happened(slot as usize, flags),
-                }
+    /// One turn, or as much of it as there is until something has to be done: that is returned. `None` when it is to stop.
+    pub fn turn(&mut self) -> Option<Vec<Task>> {
+        self.take_mail();
+        if self.tasks.is_empty() {
+            self.send_all();
+            if self.stopping {
+                return None;
             }
-            self.retry_starved();
-            self.drain();
-            while self.take_mail() {}
-            if self.mail.stop {
-                return self.stop();
-            }
-            self.look_over();
         }
+        // Sending may have let a connection go on that was held back.
+        if self.tasks.is_empty() {
+            self.wait_and_receive();
+            self.take_mail();
+        }
+        Some(std::mem::take(&mut self.tasks))
+    }
+
+    fn wait_and_receive(&mut self) {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        self.wait(&mut events);
+        for event in &events {
+            let (data, flags) = (event.data, event.flags);
+            match data.u64() {
+                BELL => self.mailbox().hush(),
+                RING => self.collect(),
+                slot => self.happened(slot as usize, flags),
+            }
+        }
+        for slot in std::mem::take(&mut self.unread) {
+            self.receive(slot);
+        }
+        self.retry_starved();
+        self.drain();
+        self.look_over();
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
-        events.clear();
-        let sleeps = self.mailbox().doze();
+        let idle = self.to_send.is_empty() && self.next.is_empty();
+        let sleeps = idle && self.mailbox().doze();
         let timeout = match (sleeps, self.starved.is_empty() && !self.draining) {
+            _ if !self.unread.is_empty() => Duration::ZERO,
             (false, _) => Duration::ZERO,
             (true, false) => RETRY_EVERY,
             (true, true) if self.connections.is_empty() => Duration::from_secs(3600),
@@ -161,24 +211,34 @@ impl Turner {
             return;
         };
         connection.was_active = true;
+        // Nobody is there any more: what is held back has nobody to be answered to.
+        if connection.held_back && flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+            return self.end(slot, End::Left);
+        }
         if flags.contains(EventFlags::OUT) {
-            self.send(slot);
+            self.to_send.push(slot);
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             self.receive(slot);
         }
     }
 
-    /// Takes and does what is in the mailbox, and sends what came of it. False if there was nothing.
-    fn take_mail(&mut self) -> bool {
+    /// Takes what is in the mailbox.
+    fn take_mail(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
+        // What is given in exchange must not carry the order back to the box.
+        let stop = std::mem::take(&mut mail.stop);
         self.node.data.mailbox(self.number).swap(&mut mail);
-        let found = !mail.has_no_work();
+        mail.stop |= stop;
         for arrival in mail.arrivals.drain(..) {
             self.arrived(arrival);
         }
-        for batch in mail.batches.drain(..) {
-            self.node.data.serve(&batch, self.ring.as_mut());
+        self.tasks.extend(mail.batches.drain(..).map(Task::Serve));
+        for parts in mail.cold.drain(..) {
+            match &mut self.ring {
+                Some(ring) => ring.push(parts),
+                None => self.node.data.read_by_thread(parts),
+            }
         }
         if let Some(ring) = &mut self.ring {
             ring.submit();
@@ -186,12 +246,10 @@ impl Turner {
         for done in mail.done.drain(..) {
             self.done(done);
         }
+        self.start_next();
         self.draining |= std::mem::take(&mut mail.drain);
+        self.stopping |= std::mem::take(&mut mail.stop);
         self.mail = mail;
-        if !found {
-            self.send_all();
-        }
-        found
     }
 
     /// Takes what the ring is done with.
@@ -206,7 +264,15 @@ impl Turner {
         self.epochs += 1;
         let epoch = self.epochs;
         let peer = Arc::new(arrival.peer);
-        let connection = Connection::new(arrival.socket, peer, FIRST_MSIZE, epoch);
+        let mut connection = Connection::new(arrival.socket, peer, FIRST_MSIZE, epoch);
+        connection.share = arrival.share;
+        match arrival.tls.map(Tls::new).transpose() {
+            Ok(tls) => connection.tls = tls.map(Box::new),
+            Err(error) => {
+                tracing::warn!("{} refused: {error}", connection.peer);
+                return self.node.gone();
+            }
+        }
         let entry = self.connections.vacant_entry();
         let data = EventData::new_u64(entry.key() as u64);
         match epoll::add(&self.epoll, &connection.socket, data, EventFlags::IN) {
@@ -230,17 +296,24 @@ impl Turner {
             if connection.held_back {
                 break;
             }
-            let received = match &mut connection.arriving {
-                Some(write) => {
-                    let room = &mut write.buffer.bytes_mut()[write.received..];
-                    recv(&connection.socket, room, RecvFlags::DONTWAIT)
-                }
-                None => {
-                    let frames = connection.frames.as_mut().expect(NESTED);
-                    recv(&connection.socket, frames.space(), RecvFlags::DONTWAIT)
-                }
+            let room = match &mut connection.arriving {
+                Some(write) => &mut write.buffer.bytes_mut()[write.received..],
+                None => room_in(connection.frames.as_mut().expect(NESTED)),
             };
-            match received.map(|(count, _)| count) {
+            let received = match &mut connection.tls {
+                None => recv(&connection.socket, room, RecvFlags::DONTWAIT).map(|(count, _)| count),
+                Some(tls) => match tls.recv(&connection.socket, room) {
+                    Ok(Received::Bytes(count)) => Ok(count),
+                    Ok(Received::Proved(proof)) => match self.proved(slot, proof) {
+                        Ok(()) => continue,
+                        Err(end) => return self.end(slot, end),
+                    },
+                    Err(Trouble::Socket(error)) => Err(error),
+                    Err(Trouble::Broken(error)) => return self.end(slot, End::NotTls(error)),
+                    Err(Trouble::Unproved(why)) => return self.end(slot, End::Refused(why)),
+                },
+            };
+            match received {
                 Ok(0) => return self.end(slot, End::Left),
                 Ok(count) => match self.took(slot, count) {
                     Ok(true) => {}
@@ -252,7 +325,23 @@ impl Turner {
                 Err(error) => return self.end(slot, End::Broken(error.into())),
             }
         }
-        self.interest(slot);
+        let answers = |it: &Connection| it.tls.as_ref().is_some_and(|tls| tls.wants_write());
+        match self.connections.get(slot).is_some_and(answers) {
+            true => self.send(slot),
+            false => self.interest(slot),
+        }
+    }
+
+    /// A certificate says who is at the other end.
+    fn proved(&mut self, slot: usize, proof: Proof) -> Result<(), End> {
+        let share = self.node.count_in(proof).map_err(End::Refused)?;
+        let connection = &mut self.connections[slot];
+        connection.share = share;
+        connection.peer = Arc::new(Peer {
+            proof,
+            ..Peer::clone(&connection.peer)
+        });
+        Ok(())
     }
 
     /// So many bytes were received. True if there may be more.
@@ -260,20 +349,18 @@ impl Turner {
         let connection = &mut self.connections[slot];
         if let Some(write) = &mut connection.arriving {
             write.received += count;
+            write.last = Instant::now();
             if write.received == write.buffer.len() {
                 self.write_arrived(slot);
             }
             return Ok(true);
         }
         let frames = connection.frames.as_mut().expect(NESTED);
-        let had_room = frames.space().len() > count;
+        let had_room = room_in(frames).len() > count;
         frames.received(count);
         self.understand(slot)?;
-        Ok(!had_room
-            || self
-                .connections
-                .get(slot)
-                .is_some_and(|it| it.arriving.is_some()))
+        let more = |it: &Connection| it.arriving.is_some() || it.tls.is_some();
+        Ok(!had_room || self.connections.get(slot).is_some_and(more))
     }
 
     /// Takes complete frames one after the other, as long as the connection may have more under way.
@@ -337,8 +424,10 @@ impl Turner {
             return false;
         }
         let (connection, config) = (&self.connections[slot], &self.node.config);
-        let bytes = connection.bytes + connection.unsent();
-        if connection.under_way.len() >= config.requests_max || bytes >= config.bytes_max {
+        if connection.under_way.len() >= config.requests_max
+            || connection.bytes >= config.bytes_max
+            || connection.unsent() >= config.bytes_max.min(UNSENT_MAX)
+        {
             return false;
         }
         let starves = matches!(kind.0, 116 | 118 | 204) && self.node.data.buffers.is_full();
@@ -377,6 +466,9 @@ impl Turner {
             );
             return Err(error.map_or_else(End::Malformed, |_| End::Left));
         }
+        if self.connections[slot].session.is_none() {
+            return Err(End::NoVersion(head.kind));
+        }
         self.begin(slot, head.tag, count as usize)?;
         let mut buffer = self.node.data.buffers.take(count as usize);
         frames.skip(WRITE_HEAD);
@@ -387,6 +479,7 @@ impl Turner {
             offset: u64::from(low) | u64::from(high) << 32,
             buffer,
             received,
+            last: Instant::now(),
         });
         Ok(true)
     }
@@ -395,20 +488,34 @@ impl Turner {
         self.node.metrics.request(Kind(118));
         let connection = &mut self.connections[slot];
         let write = connection.arriving.take().expect("it was there just now");
-        let session = connection.session.clone();
+        let Some(session) = connection.session.clone() else {
+            unreachable!(
+                "a write begins only in a session, and a version does not come in its middle"
+            )
+        };
         let to = self.reply_to(slot, write.tag);
-        match session {
-            Some(session) => self.write(
-                &session,
-                to,
-                write.fid,
-                write.offset,
-                Payload::new(write.buffer),
-            ),
-            None => self.done(Done {
-                to,
-                out: Out::failed(write.tag, Errno::PROTO),
-            }),
+        let data = Payload::new(write.buffer);
+        let is_file = session
+            .held(write.fid)
+            .is_ok_and(|held| matches!(held.open, Open::File(_)));
+        if is_file && !self.connections[slot].order.is_busy(write.fid) {
+            return self.write(&session, to, write.fid, write.offset, data);
+        }
+        // No file, or one that is still being opened: as any other request.
+        let mut body = Vec::with_capacity(16 + data.bytes().len());
+        body.extend_from_slice(&write.fid.0.to_le_bytes());
+        body.extend_from_slice(&write.offset.to_le_bytes());
+        body.extend_from_slice(&(data.bytes().len() as u32).to_le_bytes());
+        body.extend_from_slice(data.bytes());
+        let frame = Frame {
+            kind: Kind(118),
+            tag: write.tag,
+            body: &body,
+        };
+        if let Ok(request) = Request::parse(frame, Dialect::Linux)
+            && self.is_its_turn(slot, write.tag, &request, frame)
+        {
+            self.start(slot, session, request, frame);
         }
     }
 
@@ -447,7 +554,9 @@ impl Turner {
         self.epochs += 1;
         let connection = &mut self.connections[slot];
         connection.epoch = self.epochs;
+        connection.since = Instant::now();
         connection.under_way.clear();
+        connection.order.clear();
         connection.bytes = 0;
         let old = connection.session.take();
         let reply = match agreed {
@@ -459,7 +568,7 @@ impl Turner {
             }
             None => version::refusal(ours),
         };
-        reply.encode(tag, connection.tail());
+        connection.encode(|out| reply.encode(tag, out));
         self.to_send.push(slot);
         if let Some(old) = old {
             self.node.jobs.run(move || old.end());
@@ -474,33 +583,114 @@ impl Turner {
             return Err(End::NoVersion(kind));
         };
         let request = Request::parse(frame, connection.dialect).map_err(End::Malformed)?;
-        match request {
+        let bytes = match request {
             Request::Flush { old_tag } => return self.flush(slot, tag, old_tag),
+            Request::Read { count, .. } => count.min(session.msize() - IO_HEADER) as usize,
+            Request::Write { data, .. } => data.bytes().len(),
+            _ => 0,
+        };
+        self.begin(slot, tag, bytes)?;
+        if self.is_its_turn(slot, tag, &request, frame) {
+            self.start(slot, session, request, frame);
+        }
+        Ok(())
+    }
+
+    /// Whether a request may be done now; if not, it waits for those before it.
+    fn is_its_turn(
+        &mut self,
+        slot: usize,
+        tag: Tag,
+        request: &Request<'_>,
+        frame: Frame<'_>,
+    ) -> bool {
+        let connection = &mut self.connections[slot];
+        let fids = named(request);
+        let is_data = matches!(request, Request::Read { .. } | Request::Write { .. });
+        if fids.is_empty() || is_data && !connection.order.is_busy(fids[0]) {
+            return true;
+        }
+        let is_first = connection.order.enter(tag, &fids);
+        if let Some(under_way) = connection.under_way.get_mut(&tag.0) {
+            under_way.fids = fids;
+            under_way.waiting = (!is_first).then(|| (frame.kind, frame.body.to_vec()));
+        }
+        is_first
+    }
+
+    /// Does a request, or sees to it that it is done.
+    fn start(
+        &mut self,
+        slot: usize,
+        session: Arc<Session>,
+        request: Request<'_>,
+        frame: Frame<'_>,
+    ) {
+        let to = self.reply_to(slot, frame.tag);
+        match request {
             Request::Read { fid, offset, count } => {
-                let count = count.min(session.msize() - presagio_ninep::IO_HEADER);
-                self.begin(slot, tag, count as usize)?;
-                let to = self.reply_to(slot, tag);
+                self.leave(slot, frame.tag);
+                let count = count.min(session.msize() - IO_HEADER);
                 if self.read(&session, to, fid, offset, count) {
-                    return Ok(());
+                    return;
                 }
             }
             Request::Write { fid, offset, data } => {
-                self.begin(slot, tag, data.bytes().len())?;
-                if session
-                    .held(fid)
-                    .is_ok_and(|held| matches!(held.open, Open::File(_)))
-                {
+                self.leave(slot, frame.tag);
+                let held = session.held(fid);
+                if held.is_ok_and(|held| matches!(held.open, Open::File(_))) {
                     let mut buffer = self.node.data.buffers.take(data.bytes().len());
                     buffer.bytes_mut().copy_from_slice(data.bytes());
-                    let to = self.reply_to(slot, tag);
-                    self.write(&session, to, fid, offset, Payload::new(buffer));
-                    return Ok(());
+                    return self.write(&session, to, fid, offset, Payload::new(buffer));
                 }
             }
-            _ => self.begin(slot, tag, 0)?,
+            _ => {}
         }
-        self.perform(slot, session, request, kind, tag, frame);
-        Ok(())
+        self.perform(slot, session, frame);
+    }
+
+    /// A request stands in line no longer: others may go on.
+    fn leave(&mut self, slot: usize, tag: Tag) {
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        let Some(under_way) = connection.under_way.get_mut(&tag.0) else {
+            return;
+        };
+        let fids = std::mem::take(&mut under_way.fids);
+        if !fids.is_empty() {
+            let next = connection.order.leave(tag, &fids);
+            self.next.extend(next.into_iter().map(|tag| (slot, tag)));
+        }
+    }
+
+    /// Starts what waited for others that are done.
+    fn start_next(&mut self) {
+        while let Some((slot, tag)) = self.next.pop() {
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            let (order, session, dialect) = (
+                &connection.order,
+                connection.session.clone(),
+                connection.dialect,
+            );
+            let under_way = connection.under_way.get_mut(&tag.0);
+            let Some(under_way) = under_way.filter(|it| order.is_first(tag, &it.fids)) else {
+                continue;
+            };
+            let (Some((kind, body)), Some(session)) = (under_way.waiting.take(), session) else {
+                continue;
+            };
+            let frame = Frame {
+                kind,
+                tag,
+                body: &body,
+            };
+            if let Ok(request) = Request::parse(frame, dialect) {
+                self.start(slot, session, request, frame);
+            }
+        }
     }
 
     /// Reads of files go through the scheduler; false if it is no file.
@@ -538,7 +728,9 @@ impl Turner {
             Err(error) | Ok(Err(error)) => Out::failed(to.tag, error),
             Ok(Ok(file)) if !file.write => Out::failed(to.tag, Errno::BADF),
             Ok(Ok(_)) if data.bytes().is_empty() => Out::written(to.tag, 0),
-            Ok(Ok(file)) if file.append => return self.node.data.append(to, file, data),
+            Ok(Ok(file)) if file.append => {
+                return self.tasks.push(Task::Append(to, file, data));
+            }
             Ok(Ok(file)) => {
                 let range = Range::new(offset, data.bytes().len() as u64);
                 match range.filter(|range| range.end() <= i64::MAX as u64) {
@@ -552,47 +744,29 @@ impl Turner {
         self.done(Done { to, out });
     }
 
-    /// All that is no read or write of a file: here if such requests are quick, else on a thread.
-    fn perform(
-        &mut self,
-        slot: usize,
-        session: Arc<Session>,
-        request: Request<'_>,
-        kind: Kind,
-        tag: Tag,
-        frame: Frame<'_>,
-    ) {
-        let to = self.reply_to(slot, tag);
-        let may_wait = kind.0 == 204 && session.may_repeat();
-        if self.node.pace.is_quick(kind.0) && !may_wait {
-            let mut out = Vec::new();
-            let pace = &self.node.pace;
-            pace.measure(kind.0, 0, || session.perform(request, tag, &mut out));
-            return self.done(Done {
-                to,
-                out: Out::Encoded(out),
-            });
+    /// All that is no read or write of a file: by this loop if such requests are quick, else on a thread.
+    fn perform(&mut self, slot: usize, session: Arc<Session>, frame: Frame<'_>) {
+        let perform = Perform {
+            to: self.reply_to(slot, frame.tag),
+            may_wait: match frame.kind.0 {
+                // Somebody else may have to say whose the credential is.
+                104 => self.node.munge.is_some(),
+                kind => kind == 204 && session.may_repeat(),
+            },
+            session,
+            dialect: self.connections[slot].dialect,
+            kind: frame.kind,
+            body: frame.body.to_vec(),
+        };
+        self.do_or_hand_over(perform);
+    }
+
+    fn do_or_hand_over(&mut self, perform: Perform) {
+        if self.node.pace.is_quick(perform.kind.0) && !perform.may_wait {
+            return self.tasks.push(Task::Perform(perform));
         }
-        let (node, dialect) = (self.node.clone(), self.connections[slot].dialect);
-        let body = frame.body.to_vec();
-        self.node.jobs.run(move || {
-            let frame = Frame {
-                kind,
-                tag,
-                body: &body,
-            };
-            let mut out = Vec::new();
-            match Request::parse(frame, dialect) {
-                Ok(request) => {
-                    let pace = &node.pace;
-                    pace.measure(kind.0, 0, || session.perform(request, tag, &mut out));
-                }
-                Err(_) => refuse(tag, Errno::PROTO, &mut out),
-            }
-            let out = Out::Encoded(out);
-            let mailbox = node.data.mailbox(to.turner);
-            mailbox.post(|mail| mail.done.push(Done { to, out }));
-        });
+        let node = self.node.clone();
+        self.node.jobs.run(move || perform.run(&node));
     }
 
     /// Tells that an old request is answered, once it is.
@@ -618,6 +792,10 @@ impl Turner {
         let Some(request) = connection.under_way.remove(&to.tag.0) else {
             return;
         };
+        if !request.fids.is_empty() {
+            let next = connection.order.leave(to.tag, &request.fids);
+            self.next.extend(next.into_iter().map(|tag| (to.slot, tag)));
+        }
         connection.bytes -= request.bytes;
         connection.push(out);
         for tag in request.flushed_by {
@@ -656,6 +834,10 @@ impl Turner {
         let Some(connection) = self.connections.get_mut(slot) else {
             return;
         };
+        let unread = connection.tls.as_ref().is_some_and(|tls| tls.has_pending());
+        if unread && !connection.held_back && !self.unread.contains(&slot) {
+            self.unread.push(slot);
+        }
         let now = Interest {
             receive: !connection.held_back,
             send: connection.has_output(),
@@ -692,32 +874,52 @@ impl Turner {
             true => self.node.config.stall_max.min(STALL_MAX_FULL),
             false => self.node.config.stall_max,
         };
-        let mut stalled = Vec::new();
+        let (mut stalled, mut silent) = (Vec::new(), Vec::new());
         for (slot, connection) in &mut self.connections {
             let idle = !std::mem::take(&mut connection.was_active);
             if idle && let Some(frames) = &mut connection.frames {
                 frames.release();
             }
-            if connection
-                .stuck_since
-                .is_some_and(|since| since.elapsed() > stall_max)
-            {
+            if idle && let Some(tls) = &mut connection.tls {
+                tls.release();
+            }
+            if connection.owes_proof() {
+                silent.push(slot);
+            }
+            let arriving = connection.arriving.as_ref().map(|write| write.last);
+            let waits_since = [connection.stuck_since, arriving]
+                .into_iter()
+                .flatten()
+                .min();
+            if waits_since.is_some_and(|since| since.elapsed() > stall_max) {
                 stalled.push(slot);
             }
         }
         for slot in stalled {
             self.end(slot, End::Stalled);
         }
+        for slot in silent {
+            self.end(slot, End::Silent);
+        }
     }
 
     fn end(&mut self, slot: usize, why: End) {
-        let Some(connection) = self.connections.try_remove(slot) else {
+        let Some(mut connection) = self.connections.try_remove(slot) else {
             return;
         };
+        if let Some(tls) = &mut connection.tls {
+            // It may not hear why.
+            let _ = tls.flush(&connection.socket);
+        }
         let peer = &connection.peer;
         if matches!(
             why,
-            End::Malformed(_) | End::TagInUse(_) | End::NoVersion(_) | End::Stalled
+            End::Malformed(_)
+                | End::TagInUse(_)
+                | End::NoVersion(_)
+                | End::Stalled
+                | End::NotTls(_)
+                | End::Silent
         ) {
             self.node.metrics.ended.fetch_add(1, Ordering::Relaxed);
         }
@@ -729,8 +931,13 @@ impl Turner {
             }
             End::NoVersion(kind) => tracing::warn!("{peer} ended: {kind} before Tversion"),
             End::Drained => tracing::debug!("{peer} left: the node is being drained"),
-            End::Stalled => tracing::warn!("{peer} ended: it does not read its replies"),
+            End::Stalled => {
+                tracing::warn!("{peer} ended: it neither reads its replies nor sends what it began")
+            }
             End::Broken(error) => tracing::warn!("{peer} ended: {error}"),
+            End::NotTls(error) => tracing::warn!("{peer} ended: no TLS as it has to be: {error}"),
+            End::Silent => tracing::warn!("{peer} ended: it did not say in time who it is"),
+            End::Refused(why) => self.node.audit(peer, &why),
         }
         self.starved.retain(|starved| *starved != slot);
         self.node.gone();
@@ -739,7 +946,8 @@ impl Turner {
         }
     }
 
-    fn stop(mut self) {
+    /// Lets all connections go.
+    pub fn stop(&mut self) {
         for (_, connection) in std::mem::take(&mut self.connections) {
             if let Some(session) = connection.session {
                 session.end();
@@ -749,9 +957,80 @@ impl Turner {
     }
 }
 
+/// Something to do that may wait, although it should not.
+pub enum Task {
+    /// A batch that the scheduler chose.
+    Serve(Batch),
+    /// A write to the end of a file.
+    Append(ReplyTo, Arc<OpenFile>, Payload),
+    /// Any other request.
+    Perform(Perform),
+}
+
+impl Task {
+    /// Under which kind its pace is kept.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Task::Serve(_) | Task::Append(..) => WRITING,
+            Task::Perform(perform) => perform.kind.0,
+        }
+    }
+
+    /// Does it, on this thread or by handing it over.
+    pub fn run(self, node: &Shared) {
+        match self {
+            Task::Serve(batch) => node.data.serve(&batch),
+            Task::Append(to, file, data) => node.data.append(to, file, data),
+            Task::Perform(perform) => perform.run(node),
+        }
+    }
+}
+
+/// A request that is no read or write of a file, with all that it needs.
+pub struct Perform {
+    to: ReplyTo,
+    session: Arc<Session>,
+    dialect: Dialect,
+    kind: Kind,
+    body: Vec<u8>,
+    may_wait: bool,
+}
+
+impl Perform {
+    fn run(self, node: &Shared) {
+        let (kind, tag) = (self.kind, self.to.tag);
+        let frame = Frame {
+            kind,
+            tag,
+            body: &self.body,
+        };
+        let mut out = Vec::new();
+        match Request::parse(frame, self.dialect) {
+            Ok(request) => {
+                let perform = || self.session.perform(request, tag, &mut out);
+                node.pace.measure(kind.0, 0, perform);
+            }
+            Err(_) => refuse(tag, Errno::PROTO, &mut out),
+        }
+        let (to, out) = (self.to, Out::Encoded(out));
+        let mailbox = node.data.mailbox(to.turner);
+        mailbox.post(|mail| mail.done.push(Done { to, out }));
+    }
+}
+
 /// Why frames are always there: they are out only while frames of the same connection are being understood.
 const NESTED: &str = "a connection's frames are looked at by one at a time";
 
+/// Where to receive: room for as much again as there is, so that a frame that was only announced takes no memory.
+fn room_in(frames: &mut Frames) -> &mut [u8] {
+    let there = frames.bytes().len();
+    let whole = match frames.head() {
+        Ok(Some(head)) => head.size as usize,
+        _ => 0,
+    };
+    frames.space_for(whole.min(2 * there + Frames::ROOM))
+}
+
 fn flushed(connection: &mut Connection, tag: Tag) {
-    presagio_ninep::Reply::Flush.encode(tag, connection.tail());
+    connection.encode(|out| presagio_ninep::Reply::Flush.encode(tag, out));
 }

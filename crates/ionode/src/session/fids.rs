@@ -1,5 +1,6 @@
 //! The fids of a session: what each number stands for.
 
+use crate::auth::credential::Credential;
 use crate::error::Result;
 use crate::export::Place;
 use crate::files::OpenFile;
@@ -7,6 +8,7 @@ use crate::identity::Identity;
 use presagio_ninep::{Errno, Fid, XattrFlags};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a fid stands for. It never changes: a fid that is opened stands for something new.
@@ -20,17 +22,18 @@ pub struct Held {
 }
 
 /// What of a fid is open.
+#[derive(Clone)]
 pub enum Open {
     /// Nothing.
     No,
     /// A regular file.
     File(Arc<OpenFile>),
     /// A directory.
-    Dir(Mutex<OwnedFd>),
+    Dir(Arc<Mutex<OwnedFd>>),
     /// The value of an extended attribute, or the list of their names.
-    Xattr(Vec<u8>),
+    Xattr(Arc<[u8]>),
     /// An extended attribute that is being written, and set when the fid is clunked.
-    NewXattr(Mutex<NewXattr>),
+    NewXattr(Arc<Mutex<NewXattr>>),
 }
 
 /// An extended attribute on its way.
@@ -79,6 +82,15 @@ impl Held {
         }
     }
 
+    /// The same, under another name.
+    pub fn moved(&self, dir: &Place, name: &[u8]) -> Held {
+        Held {
+            place: self.place.moved(dir, name),
+            user: self.user.clone(),
+            open: self.open.clone(),
+        }
+    }
+
     /// The same place, with something open.
     pub fn opened(&self, open: Open) -> Held {
         Held {
@@ -89,17 +101,62 @@ impl Held {
     }
 }
 
+/// Credentials that a session may have at a time: those who have proved nothing yet get little memory.
+const CREDENTIALS_MAX: usize = 16;
+
 /// The table of fids.
 pub struct Fids {
     held: HashMap<Fid, Arc<Held>>,
+    /// Those that Tauth made, which stand for nothing else.
+    credentials: HashMap<Fid, Arc<Credential>>,
     max: usize,
+    all: Arc<AllFids>,
+}
+
+/// The fids of all sessions together, each of which costs the node descriptors.
+///
+/// A session may hold half of what the others leave, so that however many take what they can get, something is left for
+/// the next.
+#[derive(Debug)]
+pub struct AllFids {
+    in_use: AtomicUsize,
+    max: usize,
+}
+
+impl AllFids {
+    /// Descriptors that a fid may need: its place, the directory that it was reached through, what is open.
+    const EACH: usize = 3;
+    /// Descriptors for all else: connections, rings, the node's own files.
+    const OTHERS: usize = 256;
+    /// What every session may hold.
+    const LEAST: usize = 16;
+
+    /// As many as this process can have.
+    pub fn of_this_process() -> Arc<AllFids> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let descriptors = limit.map_or(usize::MAX, |limit| limit as usize);
+        Arc::new(AllFids {
+            in_use: AtomicUsize::new(0),
+            max: descriptors.saturating_sub(AllFids::OTHERS) / AllFids::EACH,
+        })
+    }
+
+    /// Whether a session that holds `mine` may hold one more.
+    fn has_room(&self, mine: usize) -> bool {
+        let left = self.max.saturating_sub(self.in_use.load(Ordering::Relaxed));
+        left > 0 && (mine < left / 2 || mine < AllFids::LEAST)
+    }
 }
 
 impl Fids {
     /// Up to `max` at a time.
-    pub fn new(max: usize) -> Fids {
-        let held = HashMap::new();
-        Fids { held, max }
+    pub fn new(max: usize, all: Arc<AllFids>) -> Fids {
+        Fids {
+            held: HashMap::new(),
+            credentials: HashMap::new(),
+            max,
+            all,
+        }
     }
 
     /// What a fid stands for.
@@ -109,14 +166,43 @@ impl Fids {
 
     /// A fid that was free stands for something.
     pub fn insert(&mut self, fid: Fid, held: Held) -> Result<()> {
-        if fid == Fid::NONE || self.held.contains_key(&fid) {
-            return Err(Errno::BADF);
-        }
-        if self.held.len() >= self.max {
+        self.is_free(fid)?;
+        if self.held.len() + self.credentials.len() >= self.max
+            || !self.all.has_room(self.held.len())
+        {
             return Err(Errno(libc::EMFILE as u32));
         }
+        self.all.in_use.fetch_add(1, Ordering::Relaxed);
         self.held.insert(fid, Arc::new(held));
         Ok(())
+    }
+
+    fn is_free(&self, fid: Fid) -> Result<()> {
+        let in_use = self.held.contains_key(&fid) || self.credentials.contains_key(&fid);
+        match fid == Fid::NONE || in_use {
+            true => Err(Errno::BADF),
+            false => Ok(()),
+        }
+    }
+
+    /// A fid that was free takes a credential.
+    pub fn begin_credential(&mut self, fid: Fid) -> Result<()> {
+        self.is_free(fid)?;
+        if self.credentials.len() >= CREDENTIALS_MAX.min(self.max) {
+            return Err(Errno(libc::EMFILE as u32));
+        }
+        self.credentials.insert(fid, Arc::default());
+        Ok(())
+    }
+
+    /// The credential that a fid takes.
+    pub fn credential(&self, fid: Fid) -> Option<Arc<Credential>> {
+        self.credentials.get(&fid).cloned()
+    }
+
+    /// The fid of a credential is free again; false if it is none.
+    pub fn end_credential(&mut self, fid: Fid) -> bool {
+        self.credentials.remove(&fid).is_some()
     }
 
     /// A fid in use stands for something else.
@@ -132,11 +218,17 @@ impl Fids {
 
     /// A fid is free again.
     pub fn remove(&mut self, fid: Fid) -> Result<Arc<Held>> {
-        self.held.remove(&fid).ok_or(Errno::BADF)
+        let held = self.held.remove(&fid).ok_or(Errno::BADF)?;
+        self.all.in_use.fetch_sub(1, Ordering::Relaxed);
+        Ok(held)
     }
 
     /// All of them are.
     pub fn clear(&mut self) -> Vec<Arc<Held>> {
+        self.all
+            .in_use
+            .fetch_sub(self.held.len(), Ordering::Relaxed);
+        self.credentials.clear();
         self.held.drain().map(|(_, held)| held).collect()
     }
 }

@@ -13,8 +13,9 @@ mod opening;
 mod recovery;
 mod xattrs;
 
-pub use fids::{Held, Open};
+pub use fids::{AllFids, Held, Open};
 
+use crate::auth::shares::Share;
 use crate::error::Result;
 use crate::identity::Identity;
 use crate::metrics::JobMetrics;
@@ -44,6 +45,8 @@ pub struct Session {
     greeting: OnceLock<Greeting>,
     /// The client as a trace describes it, if it did not say who it is.
     stranger: OnceLock<Arc<Client>>,
+    /// Those who proved here who they are, counted as having this connection.
+    shares: Mutex<Vec<Share>>,
     /// Who attached first.
     user: OnceLock<Arc<Identity>>,
     /// Requests that it has foretold.
@@ -79,13 +82,14 @@ impl Session {
     pub fn new(node: Arc<Shared>, peer: Arc<Peer>, agreed: Agreed) -> Session {
         Session {
             number: node.number(),
-            fids: Mutex::new(Fids::new(node.config.fids_max)),
+            fids: Mutex::new(Fids::new(node.config.fids_max, node.fids.clone())),
             node,
             peer,
             msize: agreed.msize,
             dialect: agreed.dialect,
             greeting: OnceLock::new(),
             stranger: OnceLock::new(),
+            shares: Mutex::default(),
             user: OnceLock::new(),
             foretold: AtomicUsize::new(0),
         }
@@ -93,7 +97,11 @@ impl Session {
 
     /// The application, as the scheduler tells them apart: a job, or else all that a user does.
     pub fn app(&self) -> AppId {
-        AppId(self.greeting.get().map_or(self.peer.uid(), |greeting| greeting.app))
+        AppId(
+            self.greeting
+                .get()
+                .map_or(self.peer.uid(), |greeting| greeting.app),
+        )
     }
 
     /// Where the client's job is counted, if it said one.
@@ -153,13 +161,13 @@ impl Session {
                 user,
                 export,
             } => self.attach(fid, auth_fid, user, export, uid, answer),
-            // Who it is was known before it spoke. diod's clients understand this number as: not needed.
-            Request::Auth { .. } => Err(Errno(0)),
+            Request::Auth { auth_fid, .. } => self.auth(auth_fid, answer),
             Request::Walk {
                 fid,
                 new_fid,
                 steps,
             } => self.walk(fid, new_fid, steps, answer),
+            Request::Clunk { fid } if self.fids().end_credential(fid) => answer.reply(Reply::Clunk),
             Request::Clunk { fid } => self.clunk(fid, answer),
             Request::Open { fid, flags } => self.open(fid, flags, answer),
             Request::Create {
@@ -169,8 +177,12 @@ impl Session {
                 mode,
                 gid,
             } => self.create(fid, name, flags, mode, gid, answer),
+            Request::Read { fid, .. } if self.credential(fid).is_some() => Err(Errno::OPNOTSUPP),
             Request::Read { fid, offset, count } => self.read_value(fid, offset, count, answer),
-            Request::Write { fid, offset, data } => self.write_value(fid, offset, data, answer),
+            Request::Write { fid, offset, data } => match self.credential(fid) {
+                Some(credential) => self.write_credential(&credential, offset, data, answer),
+                None => self.write_value(fid, offset, data, answer),
+            },
             Request::ReadDir { fid, offset, count } => self.read_dir(fid, offset, count, answer),
             Request::Fsync { fid, datasync } => self.fsync(fid, datasync.0, answer),
             Request::GetAttr { fid, .. } => self.get_attr(fid, answer),

@@ -118,6 +118,9 @@ impl Session {
     ) -> Result<()> {
         let held = self.held(fid)?;
         let dir = self.acting(dir)?;
+        if self.node.is_nameless(held.place.key()) {
+            return Err(Errno::NOENT);
+        }
         self.node.export.link(&held.place, dir.dir()?, name)?;
         answer.reply(Reply::Link)
     }
@@ -136,6 +139,8 @@ impl Session {
         let old = Name::new(&old).map_err(|_| Errno::INVAL)?;
         self.node
             .move_name(&new_dir.user, (&old_dir, old), (new_dir.dir()?, name))?;
+        self.fids()
+            .replace(fid, held.moved(new_dir.dir()?, name.bytes()))?;
         answer.reply(Reply::Rename)
     }
 

@@ -35,7 +35,7 @@ impl Session {
         }
         let opened = self.node.export.open(place, self.kernel_flags(flags)?)?;
         match place.is_dir() {
-            true => Ok(Open::Dir(Mutex::new(opened))),
+            true => Ok(Open::Dir(Arc::new(Mutex::new(opened)))),
             false => Ok(Open::File(Arc::new(self.file(place, opened, flags)?))),
         }
     }

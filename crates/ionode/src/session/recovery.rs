@@ -47,18 +47,21 @@ impl Session {
         answer: &mut Answer<'_>,
     ) -> Result<()> {
         self.node.act_as_node()?;
-        let uid = self.peer.uid().to_le_bytes();
-        let ours = self.node.seal.sign("resume", &[&instance, &uid]);
-        let (once, known) = self
+        let (mut once, mut known) = self
             .node
             .once
             .find(instance, self.node.own.as_ref())
             .or_errno()?;
-        if known && resume != ours {
-            self.node
-                .audit(&self.peer, &"it came as an instance that is not its own");
-            return Err(Errno::PERM);
+        if known && resume != self.token(instance, &once) {
+            if once.len() > 0 {
+                self.node
+                    .audit(&self.peer, &"it came as an instance that is not its own");
+                return Err(Errno::PERM);
+            }
+            // The reply to its first hello was lost, most likely, and nothing with it.
+            (once, known) = (self.node.once.renew(instance).or_errno()?, false);
         }
+        let ours = self.token(instance, &once);
         let resumed = if known { Resumed::Yes } else { Resumed::No };
         let replies = once.len() as u32;
         let greeting = self.greeting_of(instance, once, says);
@@ -72,6 +75,14 @@ impl Session {
             grace_ms: self.node.locks.grace_left().as_millis() as u32,
             node,
         })
+    }
+
+    /// What an instance comes back with.
+    fn token(&self, instance: Instance, once: &Once) -> [u8; 16] {
+        let uid = self.peer.uid().to_le_bytes();
+        self.node
+            .seal
+            .sign("resume", &[&instance, &uid, once.nonce()])
     }
 
     fn greeting_of(&self, instance: Instance, once: Arc<Once>, says: &Says<'_>) -> Greeting {
@@ -106,7 +117,7 @@ impl Session {
         let once = self.greeting.get().ok_or(Errno::PROTO)?.once.clone();
         let request = wrapped.request();
         self.node.act_as_node()?;
-        match once.begin(sequence, settled)? {
+        match once.begin(sequence, settled, self.node.own.as_ref())? {
             Begin::Again(kept) => self.answer_again(&kept, request, answer),
             Begin::First => {
                 let kept = self.do_first(request, answer);

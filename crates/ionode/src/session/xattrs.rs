@@ -5,7 +5,7 @@ use super::{Answer, Held, Open, Session};
 use crate::error::{OrErrno, Result};
 use presagio_ninep::{Data, Errno, Fid, Reply, Text, XattrFlags};
 use rustix::fs::{getxattr, listxattr, removexattr, setxattr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The largest value and the longest list that Linux has.
 const VALUE_MAX: usize = 64 << 10;
@@ -28,7 +28,7 @@ impl Session {
         value.truncate(size.or_errno()?);
         let size = value.len() as u64;
         self.fids()
-            .insert(new_fid, held.opened(Open::Xattr(value)))?;
+            .insert(new_fid, held.opened(Open::Xattr(value.into())))?;
         answer.reply(Reply::XattrWalk { size })
     }
 
@@ -53,11 +53,11 @@ impl Session {
             flags,
         };
         self.fids()
-            .replace(fid, held.opened(Open::NewXattr(Mutex::new(new))))?;
+            .replace(fid, held.opened(Open::NewXattr(Arc::new(Mutex::new(new)))))?;
         answer.reply(Reply::XattrCreate)
     }
 
-    /// An empty value removes the attribute, as Linux's client has it.
+    /// To replace a value by an empty one removes the attribute: so Linux's client asks for that.
     pub(super) fn set_xattr(&self, held: &Held, new: &Mutex<NewXattr>) -> Result<()> {
         self.node.power.act_as(&held.user)?;
         let new = new.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl Session {
         let path = self.node.export.path_of(&held.place)?;
         let flags = rustix::fs::XattrFlags::from_bits_truncate(new.flags.0);
         match new.size {
-            0 if new.flags.0 == 0 => removexattr(&path, &*new.name).or_errno(),
+            0 if new.flags == XattrFlags::REPLACE => removexattr(&path, &*new.name).or_errno(),
             _ => setxattr(&path, &*new.name, &new.value, flags).or_errno(),
         }
     }

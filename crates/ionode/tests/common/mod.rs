@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub mod gate;
+pub mod mounts;
 pub mod raw;
 pub mod users;
 
@@ -62,16 +63,13 @@ impl Exported {
             Address::Unix(directory.path().join("socket")),
             Address::Tcp("127.0.0.1:0".to_owned()),
         ];
-        let node = Node::start(config, storage, &addresses, false).expect("a node");
+        let node = start(config, storage, &addresses);
         let addresses = node.addresses().to_vec();
-        let exported = Exported {
+        Exported {
             node: Some(node),
             addresses,
             directory,
-        };
-        let anybody = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(exported.socket(), anybody).expect("a socket of ours");
-        exported
+        }
     }
 
     /// Where it listens.
@@ -152,6 +150,20 @@ impl Exported {
                 .expect("removed");
         }
     }
+}
+
+/// Starts a node as the command does, but one whose socket everybody can reach.
+pub fn start(config: Config, storage: Arc<dyn Storage>, addresses: &[Address]) -> Node {
+    // What clients ask for is what is made.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let node = Node::start(config, storage, addresses, false).expect("a node");
+    for address in addresses {
+        if let Address::Unix(path) = address {
+            let anybody = std::fs::Permissions::from_mode(0o777);
+            std::fs::set_permissions(path, anybody).expect("a socket of ours");
+        }
+    }
+    node
 }
 
 fn attach(client: Client, uid: u32) -> (Session, File) {

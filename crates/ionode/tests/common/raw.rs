@@ -105,6 +105,7 @@ impl Raw {
             match self.stream.read(self.frames.space()) {
                 Ok(0) => return None,
                 Ok(count) => self.frames.received(count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no reply and no end: {error}"),
             }

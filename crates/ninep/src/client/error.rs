@@ -38,6 +38,9 @@ pub enum Error {
         /// What was agreed on.
         msize: u32,
     },
+    /// There is no credential to prove who we are with.
+    #[error("no credential: {0}")]
+    Credential(Arc<io::Error>),
     /// A name or a payload that no request can carry.
     #[error("an argument {0}")]
     Argument(#[from] Reason),
@@ -59,6 +62,7 @@ impl Error {
             Error::TimedOut { .. } => Errno(110),
             Error::Lost { .. } => Errno::IO,
             Error::Full(_) => Errno::AGAIN,
+            Error::Credential(_) => Errno::ACCES,
             Error::TooLarge { .. } | Error::Argument(_) => Errno::INVAL,
         }
     }

@@ -32,12 +32,16 @@ mod shared;
 mod stream;
 mod table;
 mod ticket;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use answer::Answer;
 pub use calls::BATCH_MAX;
 pub use error::{Error, Lost};
 pub use stream::{Socket, Stream};
 pub use ticket::Ticket;
+#[cfg(feature = "tls")]
+pub use tls::{TlsIdentity, TlsSocket};
 
 use crate::frame::Frames;
 use crate::ids::{Fid, Kind, Tag};
@@ -65,6 +69,8 @@ pub struct Options {
     pub in_flight_max: usize,
     /// How long a request may take, unless it says otherwise.
     pub timeout: Duration,
+    /// How long connecting and agreeing may take.
+    pub connect_timeout: Duration,
 }
 
 impl Default for Options {
@@ -74,6 +80,7 @@ impl Default for Options {
             dialect: Dialect::Presagio,
             in_flight_max: 1024,
             timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -151,7 +158,7 @@ impl Client {
             msize: options.msize.clamp(MSIZE_MIN, MSIZE_MAX),
         };
         let mut frames = Frames::new(offer.msize);
-        let deadline = Instant::now() + options.timeout;
+        let deadline = Instant::now() + options.connect_timeout;
         let agreed = handshake::agree(&stream, &mut frames, offer, deadline)?;
         let incoming = Incoming::new(frames, agreed.dialect);
         let table = Table::new(options.in_flight_max);
@@ -163,7 +170,7 @@ impl Client {
 
     /// Connects to a Unix socket.
     pub fn unix(path: &Path, options: &Options) -> Result<Client, Lost> {
-        let stream = stream::connect_unix(path, Instant::now() + options.timeout)?;
+        let stream = stream::connect_unix(path, Instant::now() + options.connect_timeout)?;
         Client::connect(Socket::new(stream)?, options)
     }
 
@@ -171,7 +178,7 @@ impl Client {
     pub fn tcp(address: impl ToSocketAddrs, options: &Options) -> Result<Client, Lost> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, options.timeout) {
+            match TcpStream::connect_timeout(&address, options.connect_timeout) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     return Client::connect(Socket::new(stream)?, options);

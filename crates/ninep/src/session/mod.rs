@@ -15,21 +15,26 @@
 //! ```
 
 mod file;
+pub mod munge;
 mod names;
 
 pub use file::File;
 pub use names::DirEntry;
 
 use crate::client::{Answer, Client, Error, Ticket};
-use crate::ids::Fid;
+use crate::ids::{Errno, Fid};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::text::Text;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Fids on their way back that may pile up before somebody looks which have arrived.
 const CLUNKING_MAX: usize = 32;
+
+/// What servers answer to `Tauth` that need none.
+const NOT_NEEDED: Errno = Errno(0);
 
 /// A client, and the fids that are in use on its connection. Clones are handles of the same.
 #[derive(Clone)]
@@ -86,10 +91,48 @@ impl Session {
 
     /// The root of an export, for a user who needs no authentication.
     pub fn attach(&self, user: &str, export: &str, uid: u32) -> Result<File, Error> {
+        self.attach_by(Fid::NONE, user, export, uid)
+    }
+
+    /// The root of an export, for a user who proves who it is by what `credential` makes, if the server asks for it:
+    /// see [`munge`].
+    pub fn attach_with(
+        &self,
+        user: &str,
+        export: &str,
+        uid: u32,
+        credential: impl FnOnce() -> io::Result<Vec<u8>>,
+    ) -> Result<File, Error> {
+        let auth_fid = self.draw();
+        let answer = self.client.call(Request::Auth {
+            auth_fid,
+            user: Text::new(user)?,
+            export: Text::new(export)?,
+            uid,
+        });
+        match self.unless_refused(auth_fid, answer) {
+            Err(Error::Server(NOT_NEEDED)) => return self.attach(user, export, uid),
+            other => other?,
+        };
+        let attached = credential()
+            .map_err(|error| Error::Credential(Arc::new(error)))
+            .and_then(|credential| self.client.write(auth_fid, 0, &credential))
+            .and_then(|_| self.attach_by(auth_fid, user, export, uid));
+        self.clunk(auth_fid);
+        attached
+    }
+
+    fn attach_by(
+        &self,
+        auth_fid: Fid,
+        user: &str,
+        export: &str,
+        uid: u32,
+    ) -> Result<File, Error> {
         let fid = self.draw();
         let answer = self.client.call(Request::Attach {
             fid,
-            auth_fid: Fid::NONE,
+            auth_fid,
             user: Text::new(user)?,
             export: Text::new(export)?,
             uid,

@@ -1,0 +1,123 @@
+//! `presagio mount`: the files of I/O nodes for any program, through FUSE.
+
+use crate::failure::failure;
+use presagio_forward::{Address, Identity, LastResort, Options, Spread, mount};
+use presagio_ionode::{Config, Node};
+use presagio_storage::Directory;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Mount what I/O nodes forward, for any program
+///
+/// All nodes of the list serve the same export. When the one in use goes away, the mount comes back to it or moves to
+/// the next, opens its files again and repeats what was not answered; what must not be done twice is done once, or
+/// fails with EIO if nobody can tell. Programs wait meanwhile, for at most --patience.
+///
+/// Nothing is cached unless you say so: what one client wrote, the next reads. It works until it is unmounted
+/// (`fusermount3 -u DIR`), or until Ctrl-C or SIGTERM.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  presagio mount unix:/run/node.sock /mnt
+  presagio mount tcp:io1:5640,tcp:io2:5640 /mnt --patience 60
+  presagio mount tcp:io1:5640 /mnt --direct /lustre
+                                 if no node is left, go there directly
+  presagio mount tcp:server:564 /mnt --aname /export
+                                 the files of a diod")]
+pub struct Args {
+    /// The nodes, with commas between them: unix:PATH or tcp:HOST:PORT
+    #[arg(value_name = "NODE[,NODE...]")]
+    nodes: String,
+    /// Where to mount
+    dir: PathBuf,
+    /// The name of the export, for servers that have several
+    #[arg(long, value_name = "NAME", default_value = "/")]
+    aname: String,
+    /// Open each file at a node of its own choice, so that all clients' requests to it meet in one scheduler
+    #[arg(long)]
+    spread_files: bool,
+    /// Where the export is mounted on this machine: used when no node can be reached
+    #[arg(long, value_name = "DIR")]
+    direct: Option<PathBuf>,
+    /// Seconds that one request may take
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    timeout: f64,
+    /// Seconds after which programs get an error while no node can be reached
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    patience: f64,
+    /// Use the page cache: what others write is seen when a file is opened
+    #[arg(long)]
+    cache: bool,
+    /// Seconds for which names and attributes may be old
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    believe: f64,
+    /// Threads that serve the kernel
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    threads: usize,
+    /// Let nothing be changed
+    #[arg(long)]
+    read_only: bool,
+}
+
+impl Args {
+    fn options(&self) -> anyhow::Result<mount::Options> {
+        let seconds = |value: f64, name: &str| {
+            Duration::try_from_secs_f64(value)
+                .map_err(|error| failure(format!("{name} {value}"), error, "use seconds"))
+        };
+        let mut remote = Options::new(Address::list(&self.nodes)?);
+        remote.export.clone_from(&self.aname);
+        remote.spread = if self.spread_files {
+            Spread::Files
+        } else {
+            Spread::Clients
+        };
+        remote.identity = Identity::from_environment("presagio mount");
+        remote.timeout = seconds(self.timeout, "--timeout")?;
+        remote.patience = seconds(self.patience, "--patience")?;
+        remote.last_resort = self.direct.clone().map(last_resort);
+        let mut options = mount::Options::new(remote);
+        options.believe = seconds(self.believe, "--believe")?;
+        options.threads = self.threads.max(1);
+        options.read_only = self.read_only;
+        if self.cache {
+            options.freshness = mount::Freshness::AtOpen;
+        }
+        Ok(options)
+    }
+}
+
+/// A node of our own, on the local directory, started when it is needed first.
+fn last_resort(dir: PathBuf) -> LastResort {
+    let node: Mutex<Option<Node>> = Mutex::new(None);
+    LastResort(Arc::new(move || {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut node = node.lock().unwrap_or_else(PoisonError::into_inner);
+        if node.is_none() {
+            let started = Node::start(Config::new(&dir), Arc::new(Directory), &[], false);
+            *node = Some(started.map_err(std::io::Error::other)?);
+        }
+        if let Some(node) = &*node {
+            node.adopt(theirs)?;
+        }
+        Ok(ours)
+    }))
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let (nodes, dir) = (args.nodes.clone(), args.dir.clone());
+    let ready = || eprintln!("presagio mount: {nodes} on {}", dir.display());
+    mount::run(args.options()?, &args.dir, ready).map_err(|cause| {
+        let what = format!("cannot mount {} on {}", args.nodes, args.dir.display());
+        failure(
+            what,
+            cause,
+            "is a node running there, and may you mount here?",
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

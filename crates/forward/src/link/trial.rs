@@ -1,0 +1,138 @@
+//! Asking until there is an answer: what may be repeated and what must not.
+
+use super::{Connection, IN_FLIGHT_MAX, Link, lock};
+use crate::TIMED_OUT;
+use crate::held::Held;
+use presagio_ninep::client::{Answer, Error};
+use presagio_ninep::extension::Wrapped;
+use presagio_ninep::{Errno, Request};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to wait when as much is under way as may be.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// What to do after a failed attempt.
+enum Verdict {
+    /// Give this to the caller.
+    Final(Errno),
+    /// The connection is gone, or has no room: begin again.
+    Again,
+}
+
+impl Link {
+    /// Does something that may be done twice: on each connection that comes, until one does not break. The node knows
+    /// `files` before `attempt` is called.
+    pub(crate) fn repeat<T>(
+        self: &Arc<Self>,
+        files: &[&Held],
+        mut attempt: impl FnMut(&Arc<Connection>) -> Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let mut give_up = None;
+        loop {
+            let connection = self.connection(give_up)?;
+            let error = match ready(&connection, files).and_then(|()| attempt(&connection)) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            match self.judge(&connection, &error) {
+                Verdict::Final(errno) => return Err(errno),
+                Verdict::Again => self.begin_patience(&mut give_up),
+            }
+        }
+    }
+
+    /// Does something that must not be done twice: where the node keeps replies, it is repeated under its number; else
+    /// it is EIO as soon as the request may have arrived.
+    pub(crate) fn once(
+        self: &Arc<Self>,
+        files: &[&Held],
+        request: &Request<'_>,
+    ) -> Result<(Answer, Arc<Connection>), Errno> {
+        let mut number = None;
+        let outcome = self.try_once(files, request, &mut number);
+        if let Some(number) = number {
+            lock(&self.sequence).settle(number);
+        }
+        outcome
+    }
+
+    fn try_once(
+        self: &Arc<Self>,
+        files: &[&Held],
+        request: &Request<'_>,
+        number: &mut Option<u64>,
+    ) -> Result<(Answer, Arc<Connection>), Errno> {
+        let (mut give_up, mut sent_to) = (None, None);
+        loop {
+            let connection = self.connection(give_up)?;
+            if sent_to.is_some_and(|lineage| lineage != connection.lineage) {
+                // This node does not know what became of it.
+                return Err(Errno::IO);
+            }
+            let (asked, error) = match ready(&connection, files) {
+                Ok(()) => match self.ask_once(&connection, request, number) {
+                    Ok(answer) => return Ok((answer, connection)),
+                    Err(error) => (true, error),
+                },
+                Err(error) => (false, error),
+            };
+            if asked && error.may_have_happened() {
+                sent_to = Some(connection.lineage);
+            }
+            match self.judge(&connection, &error) {
+                // A file that cannot be had again, after the request may have been done.
+                Verdict::Final(_) if !asked && sent_to.is_some() => return Err(Errno::IO),
+                Verdict::Final(errno) => return Err(errno),
+                Verdict::Again => self.begin_patience(&mut give_up),
+            }
+        }
+    }
+
+    fn ask_once(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        number: &mut Option<u64>,
+    ) -> Result<Answer, Error> {
+        if !connection.is_presagio() {
+            return connection.call(*request);
+        }
+        let mut count = lock(&self.sequence);
+        let sequence = match number.or_else(|| count.draw()) {
+            Some(sequence) => sequence,
+            None => return Err(Error::Full(IN_FLIGHT_MAX)),
+        };
+        *number = Some(sequence);
+        let settled = count.settled();
+        drop(count);
+        connection.call(Request::Once {
+            sequence,
+            settled,
+            request: Wrapped::new(request)?,
+        })
+    }
+
+    fn judge(&self, connection: &Connection, error: &Error) -> Verdict {
+        match error {
+            Error::Lost { .. } => Verdict::Again,
+            Error::TimedOut { .. } if !connection.lives() => Verdict::Again,
+            Error::TimedOut { .. } => Verdict::Final(TIMED_OUT),
+            Error::Full(_) => {
+                // Others have all there is, and will be done in a moment.
+                std::thread::sleep(FULL_PAUSE);
+                Verdict::Again
+            }
+            other => Verdict::Final(other.errno()),
+        }
+    }
+
+    /// From the first failure on, a call has so long.
+    fn begin_patience(&self, give_up: &mut Option<Instant>) {
+        give_up.get_or_insert_with(|| Instant::now() + self.options.patience);
+    }
+}
+
+fn ready(connection: &Arc<Connection>, files: &[&Held]) -> Result<(), Error> {
+    files.iter().try_for_each(|held| held.ready(connection))
+}

@@ -1,0 +1,125 @@
+//! The locks that we hold on one open file: which bytes, by whom.
+//!
+//! A lock of an owner replaces what that owner had on the same bytes, as POSIX has it.
+
+use crate::file::Owner;
+use presagio_ninep::LockType;
+
+/// Bytes from `start` up to and without `end`; `u64::MAX` is the end of all files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// The first byte that is not in it.
+    pub end: u64,
+}
+
+impl Span {
+    /// The whole file, however long it becomes.
+    pub const ALL: Span = Span {
+        start: 0,
+        end: u64::MAX,
+    };
+
+    /// How the protocol says its length: 0 for "to the end".
+    pub(crate) fn length(self) -> u64 {
+        match self.end {
+            u64::MAX => 0,
+            end => end - self.start,
+        }
+    }
+}
+
+/// One lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub(crate) owner: Owner,
+    pub(crate) kind: LockType,
+    pub(crate) span: Span,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Locks(Vec<Lock>);
+
+impl Locks {
+    /// The node has granted this lock, or taken it back if it is of type `Unlock`.
+    pub(crate) fn set(&mut self, owner: &Owner, kind: LockType, span: Span) {
+        let mut left = Vec::with_capacity(self.0.len() + 1);
+        for lock in self.0.drain(..) {
+            if lock.owner != *owner || lock.span.end <= span.start || span.end <= lock.span.start {
+                left.push(lock);
+                continue;
+            }
+            let before = (lock.span.start, span.start);
+            let behind = (span.end, lock.span.end);
+            for (start, end) in [before, behind].into_iter().filter(|(a, b)| a < b) {
+                let span = Span { start, end };
+                left.push(Lock {
+                    span,
+                    ..lock.clone()
+                });
+            }
+        }
+        if kind != LockType::Unlock {
+            let owner = *owner;
+            left.push(Lock { owner, kind, span });
+        }
+        self.0 = left;
+    }
+
+    pub(crate) fn all(&self) -> &[Lock] {
+        &self.0
+    }
+
+    /// Everybody who has a lock, once.
+    pub(crate) fn owners(&self) -> Vec<Owner> {
+        let mut owners = Vec::new();
+        for lock in &self.0 {
+            if !owners.contains(&lock.owner) {
+                owners.push(lock.owner);
+            }
+        }
+        owners
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn owner(process: u32) -> Owner {
+        Owner { process, key: 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn each_byte_has_the_last_lock_of_each_owner(
+            steps in prop::collection::vec((0u32..3, 0u8..3, 0u64..20, 1u64..10), 1..40)
+        ) {
+            let mut locks = Locks::default();
+            let mut bytes = [[None; 3]; 32];
+            for (who, kind, start, length) in steps {
+                let kind = [LockType::Read, LockType::Write, LockType::Unlock][usize::from(kind)];
+                let span = Span { start, end: start + length };
+                locks.set(&owner(who), kind, span);
+                for byte in &mut bytes[start as usize..(start + length) as usize] {
+                    byte[who as usize] = (kind != LockType::Unlock).then_some(kind);
+                }
+            }
+            for (at, byte) in bytes.iter().enumerate() {
+                for (who, expected) in byte.iter().enumerate() {
+                    let at = at as u64;
+                    let here = |lock: &&Lock| lock.span.start <= at && at < lock.span.end;
+                    let mine = locks.all().iter().filter(|lock| lock.owner == owner(who as u32));
+                    let found: Vec<_> = mine.filter(here).map(|lock| lock.kind).collect();
+                    prop_assert_eq!(found, Vec::from_iter(*expected));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a user may choose.
+
+use crate::address::Address;
+use std::fmt;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The number that a client drew when it started, and under which a node keeps the replies to what must not be done
+/// twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Instance(pub [u8; 16]);
+
+impl Instance {
+    /// Draws one.
+    pub fn draw() -> io::Result<Instance> {
+        let mut number = [0; 16];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut number)?;
+        Ok(Instance(number))
+    }
+
+    /// That of one of several connections of the same client: replies are counted for each connection.
+    pub(crate) fn of_link(self, link: usize) -> Instance {
+        let mut number = self.0;
+        number[15] ^= link as u8;
+        number[14] ^= (link >> 8) as u8;
+        Instance(number)
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What is spread over the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// Clients: each talks to one node, chosen by its instance. What one client wrote it reads through the same node.
+    #[default]
+    Clients,
+    /// Files: names and attributes as with [`Clients`](Spread::Clients), but a file is opened at the node that its inode
+    /// number prefers, by all clients alike, so that the requests of many clients for one file meet in one scheduler.
+    Files,
+}
+
+/// Who a client says that it is: for the scheduler, the metrics and the owners of locks. It gives no right to anything.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// The machine.
+    pub client: String,
+    /// The job.
+    pub job: String,
+    /// The rank in it.
+    pub rank: u32,
+    /// The program.
+    pub program: String,
+}
+
+impl Identity {
+    /// What the environment says: the host, and the job and rank of Slurm, PBS, Open MPI or MPICH.
+    pub fn from_environment(program: &str) -> Identity {
+        let first = |names: &[&str]| names.iter().find_map(|name| std::env::var(name).ok());
+        let rank = first(&["SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"]);
+        Identity {
+            client: rustix::system::uname().nodename().to_string_lossy().into(),
+            job: first(&["SLURM_JOB_ID", "PBS_JOBID"]).unwrap_or_default(),
+            rank: rank.and_then(|rank| rank.parse().ok()).unwrap_or(0),
+            program: program.to_owned(),
+        }
+    }
+}
+
+/// Something that speaks the protocol and can be had when no node can: say, a node within this process that serves the
+/// same export from a local mount of it. It is left again when a node answers.
+#[derive(Clone)]
+pub struct LastResort(pub Arc<dyn Fn() -> io::Result<UnixStream> + Send + Sync>);
+
+impl fmt::Debug for LastResort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LastResort")
+    }
+}
+
+/// How files are reached.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The nodes: all of them serve the same export.
+    pub nodes: Vec<Address>,
+    /// The name of the export; a node that has only one does not need it.
+    pub export: String,
+    /// What is spread over the nodes.
+    pub spread: Spread,
+    /// Who we are.
+    pub identity: Identity,
+    /// The number of this client; drawn if not given.
+    pub instance: Option<Instance>,
+    /// The size of the largest frame to offer.
+    pub msize: u32,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// How long one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// How long a call waits for a connection before it fails. No call takes longer than this and one time-out.
+    pub patience: Duration,
+    /// How many files may be held at a node, open or not.
+    pub files_max: usize,
+    /// What to talk to when no node can be reached, if the user allows such a thing.
+    pub last_resort: Option<LastResort>,
+}
+
+impl Options {
+    /// The defaults, for these nodes.
+    pub fn new(nodes: Vec<Address>) -> Options {
+        Options {
+            nodes,
+            export: String::new(),
+            spread: Spread::default(),
+            identity: Identity::from_environment("presagio"),
+            instance: None,
+            // A megabyte of data and what goes before it, so that an append of a megabyte is one message.
+            msize: (1 << 20) + 4096,
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            patience: Duration::from_secs(30),
+            files_max: 1 << 20,
+            last_resort: None,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The files of an export, through whichever of its nodes can be reached.
+
+use crate::address::preference;
+use crate::file::File;
+use crate::held::Held;
+use crate::link::Link;
+use crate::options::{Instance, Options, Spread};
+use presagio_core::{Nanos, Op, Range};
+use presagio_ninep::request::FORESEEN_MAX;
+use presagio_ninep::{Errno, Fid, List, Qid, Request, Text, extension};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Users that may be attached at once.
+const USERS_MAX: usize = 4096;
+
+/// The files of an export. Clones are handles of the same.
+#[derive(Clone)]
+pub struct Remote {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) options: Arc<Options>,
+    /// One, or one for each node when files are spread; `home` is for names and attributes.
+    links: Vec<Arc<Link>>,
+    home: usize,
+    /// By link and user.
+    roots: Mutex<HashMap<(usize, u32), Arc<Held>>>,
+}
+
+/// How a client stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The node that it talks to, if any.
+    pub node: Option<String>,
+    /// Whether that one knows Presagio's messages.
+    pub extensions: bool,
+    /// Connections that were made or tried so far: one, if none was ever lost.
+    pub connections: u64,
+    /// Files that nodes hold for it.
+    pub files: usize,
+}
+
+/// A request that is about to come.
+#[derive(Clone, Debug)]
+pub struct Foreseen<'a> {
+    /// Of which file: one that is open, or the path from the root of the export of one that will be.
+    pub file: Result<&'a File, &'a [u8]>,
+    /// Read or write.
+    pub op: Op,
+    /// Which bytes.
+    pub range: Range,
+    /// In how long.
+    pub after: Nanos,
+}
+
+impl Remote {
+    /// A client of these nodes. It connects when it is first used.
+    pub fn new(mut options: Options) -> io::Result<Remote> {
+        if options.nodes.is_empty() {
+            let what = "no I/O node is given: name at least one";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let instance = match options.instance {
+            Some(instance) => instance,
+            None => Instance::draw()?,
+        };
+        options.instance = Some(instance);
+        let by_client = preference(&options.nodes, &instance.0);
+        let orders: Vec<Vec<usize>> = match options.spread {
+            Spread::Clients => vec![by_client.clone()],
+            Spread::Files => (0..options.nodes.len())
+                .map(|node| first(node, &by_client))
+                .collect(),
+        };
+        let home = match options.spread {
+            Spread::Clients => 0,
+            Spread::Files => by_client[0],
+        };
+        let options = Arc::new(options);
+        let links = orders.into_iter().enumerate();
+        let links = links.map(|(i, order)| Link::new(options.clone(), instance.of_link(i), order));
+        let inner = Inner {
+            links: links.collect(),
+            options,
+            home,
+            roots: Mutex::default(),
+        };
+        Ok(Remote {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The root of the export for a user, attached: EACCES if the node does not believe that we are that user, EIO if
+    /// no node can be reached.
+    pub fn root(&self, uid: u32) -> Result<File, Errno> {
+        let link = &self.inner.links[self.inner.home];
+        let root = self.inner.root(link, uid)?;
+        let file = File::new(&self.inner, root);
+        file.check()?;
+        Ok(file)
+    }
+
+    /// Why no node could be reached when one was last tried.
+    pub fn last_error(&self) -> String {
+        self.inner.links[self.inner.home].last_error()
+    }
+
+    /// How it stands with the node for names and attributes.
+    pub fn status(&self) -> Status {
+        let link = &self.inner.links[self.inner.home];
+        let current = link.current();
+        Status {
+            extensions: current.as_ref().is_some_and(|now| now.is_presagio()),
+            node: current.map(|now| now.name.clone()),
+            connections: link.generation(),
+            files: self.inner.links.iter().map(|link| link.files()).sum(),
+        }
+    }
+
+    /// Announces requests to the nodes that will get them. Nobody waits, and nothing depends on whether they arrive.
+    pub fn foresee(&self, requests: &[Foreseen<'_>]) {
+        for (index, link) in self.inner.links.iter().enumerate() {
+            let Some(connection) = link.current().filter(|now| now.is_presagio()) else {
+                continue;
+            };
+            let mine = requests.iter().filter_map(|request| {
+                let fid = match request.file {
+                    Ok(file) if Arc::ptr_eq(&file.held.link, link) => Ok(file.held.fid),
+                    Err(path) if index == self.inner.home => Err(Text::new(path).ok()?),
+                    _ => return None,
+                };
+                Some(announcement(fid, request))
+            });
+            let mine: Vec<_> = mine.collect();
+            for some in mine.chunks(FORESEEN_MAX) {
+                let Ok(requests) = List::new(some) else {
+                    continue;
+                };
+                // The ticket is dropped: the reply goes nowhere.
+                drop(connection.client.submit(Request::Foresee { requests }));
+            }
+        }
+    }
+}
+
+fn announcement<'a>(
+    file: Result<Fid, Text<'a>>,
+    request: &Foreseen<'_>,
+) -> extension::Foreseen<'a> {
+    extension::Foreseen {
+        file: match file {
+            Ok(fid) => extension::ForeseenFile::Fid(fid),
+            Err(path) => extension::ForeseenFile::Path(path),
+        },
+        op: request.op,
+        range: request.range,
+        after: request.after,
+    }
+}
+
+/// `order` with `node` before all others.
+fn first(node: usize, order: &[usize]) -> Vec<usize> {
+    let others = order.iter().copied().filter(|other| *other != node);
+    std::iter::once(node).chain(others).collect()
+}
+
+impl Inner {
+    /// The root of a user on a link.
+    pub(crate) fn root(&self, link: &Arc<Link>, uid: u32) -> Result<Arc<Held>, Errno> {
+        let index = self.links.iter().position(|other| Arc::ptr_eq(other, link));
+        let key = (index.unwrap_or(0), uid);
+        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = roots.get(&key) {
+            return Ok(root.clone());
+        }
+        if roots.len() >= USERS_MAX {
+            // Those that nobody uses come back when they are needed.
+            roots.retain(|_, root| Arc::strong_count(root) > 1);
+        }
+        if roots.len() >= USERS_MAX {
+            return Err(Errno(11));
+        }
+        let root = Held::new_root(link, uid)?;
+        roots.insert(key, root.clone());
+        Ok(root)
+    }
+
+    /// Whose a file is.
+    pub(crate) fn user_of(&self, held: &Arc<Held>) -> u32 {
+        held.root().user()
+    }
+
+    /// Where a file is to be opened.
+    pub(crate) fn link_of(&self, here: &Arc<Link>, qid: Qid) -> Arc<Link> {
+        if self.options.spread == Spread::Clients || qid.kind != presagio_ninep::QidKind::FILE {
+            return here.clone();
+        }
+        let order = preference(&self.options.nodes, &qid.path.to_le_bytes());
+        self.links[order[0]].clone()
+    }
+}

@@ -1,0 +1,101 @@
+//! Many clients read and write one file at the same time, whatever the policy and however much the storage takes at once:
+//! every byte is where its client put it.
+
+mod common;
+
+use common::{Exported, Random, opened, pattern, rw_file};
+use presagio_ninep::client::Ask;
+use presagio_ninep::{Data, OpenFlags, Reply, Request};
+use presagio_sched::{PolicyKind, Settings};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use std::fs;
+
+const CLIENTS: usize = 4;
+const BLOCKS: usize = 24;
+const BLOCK: usize = 3000;
+
+/// All policies, and each with the storage taking one request at a time, a few, or any number.
+fn settings() -> impl Iterator<Item = (PolicyKind, Option<usize>)> {
+    let depths = [Some(1), Some(4), None];
+    PolicyKind::ALL
+        .into_iter()
+        .flat_map(move |policy| depths.map(|depth| (policy, depth)))
+}
+
+#[test]
+fn every_byte_is_where_its_client_put_it_with_every_policy() {
+    let config = Config {
+        cases: 2,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    proptest!(config, |(seed in any::<u64>())| {
+        for (policy, depth) in settings() {
+            run(policy, depth, seed);
+        }
+    });
+}
+
+fn run(policy: PolicyKind, depth: Option<usize>, seed: u64) {
+    let node = Exported::with(|config| {
+        config.settings = Settings::new(policy);
+        config.depth = depth;
+    });
+    let (_session, root) = node.connect();
+    rw_file(&root, "shared");
+    let parts: Vec<Vec<Vec<u8>>> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let node = &node;
+                scope.spawn(move || write_and_read(node, client, seed))
+            })
+            .collect();
+        let parts = clients.into_iter().map(|client| client.join());
+        parts.map(|part| part.expect("its bytes")).collect()
+    });
+    let all = fs::read(node.path("shared")).unwrap();
+    for (at, block) in all.chunks(BLOCK).enumerate() {
+        let expected = &parts[at % CLIENTS][at / CLIENTS];
+        assert!(block == expected, "block {at}, {policy:?}, depth {depth:?}");
+    }
+    assert_eq!(all.len(), CLIENTS * BLOCKS * BLOCK);
+}
+
+/// Writes every fourth block, some of them twice, many at a time, and reads while writing; returns what is in them at
+/// the end.
+fn write_and_read(node: &Exported, client: usize, seed: u64) -> Vec<Vec<u8>> {
+    let (session, root) = node.connect();
+    let file = opened(&root, "shared", OpenFlags::RDWR);
+    let mut random = Random::new(seed ^ client as u64);
+    let mut blocks: Vec<Vec<u8>> = vec![Vec::new(); BLOCKS];
+    for _round in 0..3 {
+        let mut order: Vec<usize> = (0..BLOCKS).collect();
+        order.sort_by_cached_key(|_| random.next());
+        for some in order.chunks(1 + random.below(BLOCKS)) {
+            for at in some {
+                blocks[*at] = pattern(random.next(), BLOCK);
+            }
+            let fid = file.fid();
+            // A read right behind each write, before that is answered: it has to see it.
+            let asks = some.iter().flat_map(|at| {
+                let offset = ((at * CLIENTS + client) * BLOCK) as u64;
+                let data = Data::new(&blocks[*at]).unwrap();
+                let write = Ask::new(Request::Write { fid, offset, data });
+                [write, Ask::read(fid, offset, vec![0; BLOCK])]
+            });
+            let tickets = session.client().submit_all(asks).unwrap();
+            for (number, ticket) in tickets.into_iter().enumerate() {
+                let answer = ticket.wait().unwrap();
+                match answer.reply() {
+                    Reply::Write { count } => assert_eq!(count as usize, BLOCK),
+                    _ => assert!(
+                        answer.into_data() == blocks[some[number / 2]],
+                        "a read overtook the write before it"
+                    ),
+                }
+            }
+        }
+    }
+    blocks
+}
