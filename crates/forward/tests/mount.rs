@@ -445,36 +445,37 @@ fn locks_keep_others_out_and_who_waits_for_one_can_be_killed() {
 #[test]
 fn a_lock_outlives_a_killed_node_or_its_file_says_that_it_is_lost() {
     use rustix::fs::{FlockOperation, flock};
-    let mut server = Server::start();
-    let (one, two) = (Mount::of(&server), Mount::of(&server));
-    fs::write(one.join("locked"), b"").unwrap();
-    let open = |mount: &Mount| {
-        let mut options = File::options();
-        options
-            .read(true)
-            .write(true)
-            .open(mount.join("locked"))
-            .unwrap()
-    };
-    let (held, other) = (open(&one), open(&two));
-    flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
-    server.kill();
-    server.start_again();
-    match server.is_ours() {
-        true => {
-            held.write_all_at(b"mine", 0).unwrap();
-            // Within the grace of the node others wait; after it the lock is still ours.
-            let refused = flock(&other, FlockOperation::NonBlockingLockExclusive);
-            assert_eq!(refused, Err(rustix::io::Errno::AGAIN));
-            flock(&held, FlockOperation::Unlock).unwrap();
-            flock(&other, FlockOperation::LockExclusive).unwrap();
+    against(|server| {
+        let (one, two) = (Mount::of(server), Mount::of(server));
+        fs::write(one.join("locked"), b"").unwrap();
+        let open = |mount: &Mount| {
+            let mut options = File::options();
+            options
+                .read(true)
+                .write(true)
+                .open(mount.join("locked"))
+                .unwrap()
+        };
+        let (held, other) = (open(&one), open(&two));
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        server.kill();
+        server.start_again();
+        match server.is_ours() {
+            true => {
+                held.write_all_at(b"mine", 0).unwrap();
+                // Within the grace of the node others wait; after it the lock is still ours.
+                let refused = flock(&other, FlockOperation::NonBlockingLockExclusive);
+                assert_eq!(refused, Err(rustix::io::Errno::AGAIN));
+                flock(&held, FlockOperation::Unlock).unwrap();
+                flock(&other, FlockOperation::LockExclusive).unwrap();
+            }
+            false => {
+                let lost = held.write_all_at(b"mine", 0).unwrap_err();
+                assert_eq!(lost.raw_os_error(), Some(5));
+                flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+            }
         }
-        false => {
-            let lost = held.write_all_at(b"mine", 0).unwrap_err();
-            assert_eq!(lost.raw_os_error(), Some(5));
-            flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
-        }
-    }
+    });
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A server of our own for each test, and what tests do with it.
 //!
-//! Debian's diod, or, if `PRESAGIO_IONODE` names a `presagio` command, an I/O node of ours: it takes the same arguments
-//! here as on a command line.
+//! An I/O node of ours (the example `node`), and Debian's diod: most tests are done with both.
 
 #![allow(dead_code, reason = "not every test needs all of it")]
 
@@ -18,39 +17,49 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Runs a test against a server. Debian's diod crashes once in some hundred runs, in a lock of its own that it has
-/// freed: what fails then says nothing about us, and is done again with another one.
+/// Runs a test against a node of ours, and against diod. Debian's crashes once in some hundred runs, in a lock of its own
+/// that it has freed: what fails then says nothing about us, and is done again with another one.
 pub fn against(test: impl Fn(&mut Server)) {
+    test(&mut Server::start());
     for _ in 0..3 {
-        let mut server = Server::start();
+        let mut server = Server::of(Kind::Diod);
         let Err(why) = catch_unwind(AssertUnwindSafe(|| test(&mut server))) else {
             return;
         };
-        if server.is_ours() || !server.has_crashed() {
+        if !server.has_crashed() {
             resume_unwind(why);
         }
     }
     panic!("diod crashed each time");
 }
 
+/// Whose server it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ours,
+    Diod,
+}
+
 /// A running server. It ends with the value.
 pub struct Server {
+    kind: Kind,
     child: Child,
     directory: tempfile::TempDir,
     killed: bool,
 }
 
-fn ionode() -> Option<PathBuf> {
-    std::env::var_os("PRESAGIO_IONODE").map(PathBuf::from)
-}
-
 impl Server {
-    /// Starts one, and waits until it listens.
+    /// Starts one of ours, and waits until it listens.
     pub fn start() -> Server {
+        Server::of(Kind::Ours)
+    }
+
+    fn of(kind: Kind) -> Server {
         let directory = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(directory.path().join("export")).expect("an export");
-        let child = spawn(directory.path());
+        let child = spawn(kind, directory.path());
         let mut server = Server {
+            kind,
             child,
             directory,
             killed: false,
@@ -73,7 +82,7 @@ impl Server {
 
     /// Whether it is an I/O node of ours.
     pub fn is_ours(&self) -> bool {
-        ionode().is_some()
+        self.kind == Kind::Ours
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -108,7 +117,7 @@ impl Server {
     /// Starts it again, on the same export and socket.
     pub fn start_again(&mut self) {
         let _ = std::fs::remove_file(self.socket());
-        self.child = spawn(self.directory.path());
+        self.child = spawn(self.kind, self.directory.path());
         self.killed = false;
         self.wait_until_it_listens();
     }
@@ -132,18 +141,15 @@ impl Drop for Server {
     }
 }
 
-fn spawn(directory: &Path) -> Child {
+fn spawn(kind: Kind, directory: &Path) -> Child {
     let (export, socket) = (directory.join("export"), directory.join("socket"));
-    let mut command = match ionode() {
-        Some(presagio) => {
-            let mut command = Command::new(presagio);
-            command.arg("ionode").arg("--export").arg(export);
-            command
-                .arg("--listen")
-                .arg(format!("unix:{}", socket.display()));
+    let mut command = match kind {
+        Kind::Ours => {
+            let mut command = Command::new(example("node"));
+            command.arg(export).arg(socket);
             command
         }
-        None => {
+        Kind::Diod => {
             let mut command = Command::new(diod());
             command.args(["-f", "-n", "-c", "/dev/null", "-L"]);
             command.arg(directory.join("log"));
@@ -249,12 +255,16 @@ impl Random {
     }
 }
 
+/// Cargo builds the examples beside the tests.
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("a test");
+    let target = tests.ancestors().nth(2).expect("a target directory");
+    target.join("examples").join(name)
+}
+
 /// A mount by a process of its own; returns when it is ready.
 pub fn mount_process(server: &Server, dir: &Path) -> Child {
-    // Cargo builds the examples beside the tests.
-    let tests = std::env::current_exe().expect("a test");
-    let examples = tests.ancestors().nth(2).expect("a target directory");
-    let mut command = Command::new(examples.join("examples/mount"));
+    let mut command = Command::new(example("mount"));
     command.arg(format!("unix:{}", server.socket().display()));
     command.arg(server.export()).arg(dir).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the example mount");

@@ -6,9 +6,7 @@
 
 use super::{Client, Lost, Options, Stream};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -29,11 +27,7 @@ pub struct TlsIdentity(Arc<ClientConfig>);
 
 impl TlsIdentity {
     /// From PEM files: our certificate, which names our user, its key, and the authority that signed the servers'.
-    pub fn from_files(
-        certificate: &Path,
-        key: &Path,
-        server_ca: &Path,
-    ) -> io::Result<TlsIdentity> {
+    pub fn from_files(certificate: &Path, key: &Path, server_ca: &Path) -> io::Result<TlsIdentity> {
         let own = certificates(certificate)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?;
         let config = TlsIdentity::believing(server_ca)?
@@ -53,7 +47,9 @@ impl TlsIdentity {
     ) -> io::Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>> {
         let mut roots = RootCertStore::empty();
         for root in certificates(server_ca)? {
-            roots.add(root).map_err(|error| unusable(server_ca, error))?;
+            roots
+                .add(root)
+                .map_err(|error| unusable(server_ca, error))?;
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])

@@ -122,13 +122,7 @@ impl Session {
         attached
     }
 
-    fn attach_by(
-        &self,
-        auth_fid: Fid,
-        user: &str,
-        export: &str,
-        uid: u32,
-    ) -> Result<File, Error> {
+    fn attach_by(&self, auth_fid: Fid, user: &str, export: &str, uid: u32) -> Result<File, Error> {
         let fid = self.draw();
         let answer = self.client.call(Request::Attach {
             fid,

@@ -1,0 +1,21 @@
+//! An I/O node by hand: `node EXPORT SOCKET`, until it is killed. For tests, which kill it.
+
+use presagio_ionode::{Address, Config, Node};
+use presagio_storage::Directory;
+use std::sync::Arc;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [export, socket] = &arguments[..] else {
+        return Err("usage: node EXPORT SOCKET".into());
+    };
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let address = Address::Unix(socket.into());
+    let mut config = Config::new(export);
+    // Nobody takes long to come back in a test.
+    config.grace = std::time::Duration::from_secs(2);
+    let _node = Node::start(config, Arc::new(Directory), &[address], false)?;
+    loop {
+        std::thread::park();
+    }
+}
