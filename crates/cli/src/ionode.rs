@@ -20,7 +20,8 @@ use std::time::Duration;
 /// speaks 9P2000.L.
 ///
 /// As root, it does everything as the user who asks; else only for its own user. Who asks is told by the kernel on
-/// Unix sockets and on TCP within this machine, and by MUNGE or by a certificate from other machines. SIGTERM lets it answer what was asked, and end.
+/// Unix sockets and on TCP within this machine, and by MUNGE or a certificate from other machines. SIGTERM lets it answer
+/// what was asked, and end.
 #[derive(clap::Args)]
 // Its parts are called Args too, and clap tells groups of arguments apart by that name.
 #[group(id = "ionode")]
@@ -212,6 +213,17 @@ impl Args {
     }
 }
 
+/// Each fid of a client needs some: as many as the system lets us have.
+pub fn more_descriptors() {
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit {
+        current: limits.maximum,
+        maximum: limits.maximum,
+    };
+    // If not, there are fewer fids.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(order) = &args.order {
         return order.run();
@@ -222,6 +234,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let signals = crate::advisor::ending_signals();
     // Permissions are the clients' to choose.
     rustix::process::umask(rustix::fs::Mode::empty());
+    more_descriptors();
     let storage = args.storage.open(export)?;
     let cannot = |error: &dyn std::fmt::Display| {
         failure("the node cannot start", error, "see presagio help ionode")

@@ -78,7 +78,7 @@ enum Command {
     Advise(advise::Args),
     Bench(bench::Args),
     Demo(demo::Args),
-    Ionode(ionode::Args),
+    Ionode(Box<ionode::Args>),
     Mount(mount::Args),
     Predict(predict::Args),
     Sched(sched::Args),

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// fails with EIO if nobody can tell. Programs wait meanwhile, for at most --patience.
 ///
 /// Nothing is cached unless you say so: what one client wrote, the next reads. It works until it is unmounted
-/// (`fusermount3 -u DIR`), or until Ctrl-C or SIGTERM.
+/// (`umount DIR`), or until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -109,6 +109,7 @@ fn last_resort(dir: PathBuf) -> LastResort {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     rustix::process::umask(rustix::fs::Mode::empty());
+    crate::ionode::more_descriptors();
     let (nodes, dir) = (args.nodes.clone(), args.dir.clone());
     let ready = || eprintln!("presagio mount: {nodes} on {}", dir.display());
     mount::run(args.options()?, &args.dir, ready).map_err(|cause| {

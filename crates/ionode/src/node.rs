@@ -428,7 +428,7 @@ impl Node {
         Ok(())
     }
 
-    /// Opens a window: HTTP, for those who want to know what the node does, and to tell it ([`crate::control`]).
+    /// Opens a window: HTTP, for those who want to know what the node does, and to tell it.
     pub fn open_window(&mut self, address: &Address) -> std::result::Result<Address, StartError> {
         let window = Window::open(address, self.shared.clone());
         let window = window.map_err(|error| StartError::Listen {
