@@ -544,13 +544,13 @@ fn read_on(parts: &mut [Taken]) {
         let (file, object) = first.file();
         let at = first.at();
         let mut room = room_of(rest);
-        let wanted = lengths(&room);
         let result = file.bytes.read(object, at, &mut room);
         drop(room);
         match result {
             Ok(bytes) => {
                 share(rest, bytes);
-                if bytes < wanted {
+                // Less than was wanted may be what lies before a bad block: only nothing is the end.
+                if bytes == 0 {
                     return;
                 }
             }

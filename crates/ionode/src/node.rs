@@ -201,7 +201,7 @@ impl Shared {
         if age < self.config.grace {
             return;
         }
-        let kept = self.own.as_ref().and_then(|own| own.all_kept().ok());
+        let kept = self.own.as_ref().and_then(|own| own.leftovers().ok());
         for key in kept.into_iter().flatten() {
             if self.files.find(key).is_none() {
                 self.reap(key);
@@ -281,7 +281,8 @@ impl Shared {
         if kept && let Some(own) = &self.own {
             let _ = own.let_go(file.key());
         }
-        if lost.is_ok() {
+        // It may have got another name meanwhile.
+        if lost.is_ok() && file.stat()?.stx_nlink == 0 {
             self.export.storage().removed(file.fd()).or_errno()?;
         }
         lost
@@ -550,7 +551,7 @@ impl Shared {
         engine.in_flight_max = config.depth;
         let own = match config.read_only {
             true => None,
-            false => OwnDirectory::open(export.mount())
+            false => OwnDirectory::open(export.mount(), &config.name)
                 .map_err(|error| {
                     tracing::warn!(
                         "nothing can be kept in {}: {error}",

@@ -192,7 +192,11 @@ impl Once {
     fn make(&self, own: &OwnDirectory) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(own.once(), &self.name, flags, Mode::RUSR | Mode::WUSR)?;
-        begin_file(&file, &self.nonce)?;
+        // Another node of the export may have made it since this one looked.
+        let mut magic = [0; 8];
+        if rustix::io::pread(&file, &mut magic, 0)? < magic.len() || magic != *MAGIC {
+            begin_file(&file, &self.nonce)?;
+        }
         Ok(file)
     }
 
@@ -247,8 +251,9 @@ impl Once {
         settled: u64,
         own: Option<&OwnDirectory>,
     ) -> Result<Begin, Errno> {
-        self.file(own)?;
         let mut state = self.state();
+        // Under the lock: two first requests must not both make it.
+        self.file(own)?;
         state.settle(settled);
         loop {
             match state.replies.get(&sequence) {
@@ -267,6 +272,14 @@ impl Once {
                 None => break,
             }
         }
+        // Another node of the export may have done it, or begun, after this one last looked.
+        if let Some(step) = self.look(sequence) {
+            state.replies.insert(sequence, step.clone());
+            return match step {
+                Step::Done(kept) => Ok(Begin::Again(kept)),
+                _ => Err(Errno::IO),
+            };
+        }
         if sequence <= state.settled || sequence > state.settled.saturating_add(UNSETTLED_MAX) {
             return Err(Errno::INVAL);
         }
@@ -281,6 +294,16 @@ impl Once {
         let _ = self.write(sequence, DONE, &kept);
         self.state().replies.insert(sequence, Step::Done(kept));
         self.ended.notify_all();
+    }
+
+    /// What the file says of a request.
+    fn look(&self, sequence: u64) -> Option<Step> {
+        let file = self.file.get()?.as_ref()?;
+        let mut slot = [0; SLOT];
+        let at = HEADER as u64 + (sequence % UNSETTLED_MAX) * SLOT as u64;
+        let is_whole = rustix::io::pread(file, &mut slot, at) == Ok(SLOT);
+        let (found, step) = is_whole.then(|| read_slot(&slot))??;
+        (found == sequence).then_some(step)
     }
 
     fn write(&self, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
@@ -384,7 +407,7 @@ mod tests {
             OFlags::RDONLY | OFlags::DIRECTORY,
             Mode::empty(),
         );
-        let own = OwnDirectory::open(root.unwrap().as_fd()).unwrap();
+        let own = OwnDirectory::open(root.unwrap().as_fd(), "node").unwrap();
         (dir, own)
     }
 
@@ -415,6 +438,22 @@ mod tests {
         );
         let (other, known) = OnceTable::default().find([2; 16], Some(&own)).unwrap();
         assert!(!known && other.len() == 0);
+    }
+
+    #[test]
+    fn what_another_node_did_meanwhile_is_not_done_again() {
+        let (_dir, own) = own();
+        let (one, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        let (other, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        assert_eq!(other.begin(1, 0, Some(&own)), Ok(Begin::First));
+        other.done(1, kept(b"there"));
+        assert_eq!(other.begin(2, 0, Some(&own)), Ok(Begin::First));
+        assert_eq!(
+            one.begin(1, 0, Some(&own)),
+            Ok(Begin::Again(kept(b"there")))
+        );
+        assert_eq!(one.begin(2, 0, Some(&own)), Err(Errno::IO));
+        assert_eq!(one.begin(3, 0, Some(&own)), Ok(Begin::First));
     }
 
     #[test]

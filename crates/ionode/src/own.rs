@@ -5,7 +5,7 @@
 //!   secret                32 random bytes: signs what clients are given to come back with
 //!   once/HEX              the replies to an instance's numbered requests (crate::once)
 //!   unlinked/DEVICE-INODE files that lost their last name while they were open
-//!   locks                 there if locks were held when the node was last heard of
+//!   locks.NODE            there if locks were held when that node was last heard of
 //! ```
 //!
 //! It lies in the export so that another node of the same export finds it too. An export that cannot be written to has
@@ -15,9 +15,13 @@ use crate::export::{FileKey, OWN};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 const SECRET: &str = "secret";
 const LOCKS: &str = "locks";
+
+/// A file that nobody has cut, linked or renamed for so long, and that no node here has open, is let go.
+const LEFT_OVER_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Bytes of the secret.
 pub const SECRET_LEN: usize = 32;
@@ -29,11 +33,13 @@ pub struct OwnDirectory {
     once: OwnedFd,
     unlinked: OwnedFd,
     secret: [u8; SECRET_LEN],
+    /// The name of our marker.
+    locks: String,
 }
 
 impl OwnDirectory {
     /// Opens it, or makes it.
-    pub fn open(root: BorrowedFd<'_>) -> io::Result<OwnDirectory> {
+    pub fn open(root: BorrowedFd<'_>, node: &str) -> io::Result<OwnDirectory> {
         let dir = directory(root, OWN)?;
         let (once, unlinked) = (
             directory(dir.as_fd(), b"once")?,
@@ -45,6 +51,7 @@ impl OwnDirectory {
             once,
             unlinked,
             secret,
+            locks: format!("{LOCKS}.{}", node.replace('/', "-")),
         })
     }
 
@@ -97,8 +104,27 @@ impl OwnDirectory {
         )?)
     }
 
+    /// Files that got their name here long ago: whoever kept them, it or another node of the export, was killed.
+    pub fn leftovers(&self) -> io::Result<Vec<FileKey>> {
+        let now = std::time::SystemTime::now();
+        let all = self.all_kept()?.into_iter();
+        let is_old = |key: &FileKey| {
+            let stat = rustix::fs::statat(
+                &self.unlinked,
+                unlinked_name(*key),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
+            let changed = stat.map_or(i64::MAX, |stat| stat.st_ctime);
+            let changed = Duration::from_secs(u64::try_from(changed).unwrap_or(0));
+            let changed = std::time::SystemTime::UNIX_EPOCH.checked_add(changed);
+            let age = changed.and_then(|changed| now.duration_since(changed).ok());
+            age.is_some_and(|age| age > LEFT_OVER_AFTER)
+        };
+        Ok(all.filter(is_old).collect())
+    }
+
     /// All files that we keep a name for.
-    pub fn all_kept(&self) -> io::Result<Vec<FileKey>> {
+    fn all_kept(&self) -> io::Result<Vec<FileKey>> {
         let entries = rustix::fs::Dir::read_from(&self.unlinked)?;
         let names = entries.filter_map(|entry| entry.ok());
         Ok(names
@@ -110,10 +136,10 @@ impl OwnDirectory {
     pub fn note_locks(&self, held: bool) -> io::Result<()> {
         if held {
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-            rustix::fs::openat(&self.dir, LOCKS, flags, Mode::RUSR | Mode::WUSR)?;
+            rustix::fs::openat(&self.dir, &self.locks, flags, Mode::RUSR | Mode::WUSR)?;
             return Ok(());
         }
-        match rustix::fs::unlinkat(&self.dir, LOCKS, AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.dir, &self.locks, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) => Ok(()),
             other => Ok(other?),
         }
@@ -121,7 +147,7 @@ impl OwnDirectory {
 
     /// Whether locks were held when the node was last heard of.
     pub fn had_locks(&self) -> bool {
-        rustix::fs::statat(&self.dir, LOCKS, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        rustix::fs::statat(&self.dir, &self.locks, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 }
 
@@ -200,9 +226,12 @@ mod tests {
     #[test]
     fn the_secret_outlives_the_node() {
         let (_dir, root) = root();
-        let first = *OwnDirectory::open(root.as_fd()).unwrap().secret();
+        let first = *OwnDirectory::open(root.as_fd(), "node").unwrap().secret();
         assert_ne!(first, [0; SECRET_LEN]);
-        assert_eq!(*OwnDirectory::open(root.as_fd()).unwrap().secret(), first);
+        assert_eq!(
+            *OwnDirectory::open(root.as_fd(), "node").unwrap().secret(),
+            first
+        );
     }
 
     #[test]
@@ -212,13 +241,13 @@ mod tests {
         std::fs::create_dir(&own).unwrap();
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(OwnDirectory::open(root.as_fd()).is_err());
+        assert!(OwnDirectory::open(root.as_fd(), "node").is_err());
     }
 
     #[test]
     fn a_file_without_a_name_is_kept_until_it_is_let_go() {
         let (dir, root) = root();
-        let own = OwnDirectory::open(root.as_fd()).unwrap();
+        let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
         let file = std::fs::File::create(dir.path().join("file")).unwrap();
         let key = FileKey {
             device: 5,
@@ -235,10 +264,14 @@ mod tests {
     #[test]
     fn it_is_remembered_whether_locks_were_held() {
         let (_dir, root) = root();
-        let own = OwnDirectory::open(root.as_fd()).unwrap();
+        let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
         assert!(!own.had_locks());
         own.note_locks(true).unwrap();
-        assert!(OwnDirectory::open(root.as_fd()).unwrap().had_locks());
+        assert!(
+            OwnDirectory::open(root.as_fd(), "node")
+                .unwrap()
+                .had_locks()
+        );
         own.note_locks(false).unwrap();
         own.note_locks(false).unwrap();
         assert!(!own.had_locks());

@@ -84,6 +84,11 @@ impl Storage for Striped {
     }
 
     fn created(&self, opened: BorrowedFd<'_>) -> io::Result<()> {
+        // Somebody else may have opened it meanwhile, and written.
+        let _locked = Locked::new(opened)?;
+        if read_record(reopen(opened)?.as_fd())?.is_some() {
+            return Ok(());
+        }
         match self.0.write_record(opened) {
             // Not opened for writing: its first writer will do it.
             Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => Ok(()),

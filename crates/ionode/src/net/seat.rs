@@ -37,6 +37,8 @@ pub struct Seat {
     away_since: AtomicU64,
     /// With what.
     away_with: AtomicU8,
+    /// Threads that were held up and have not come back.
+    held_up: AtomicU64,
     turns: AtomicU64,
     start: Instant,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -54,6 +56,7 @@ impl Seat {
             term: AtomicU64::new(0),
             away_since: AtomicU64::new(0),
             away_with: AtomicU8::new(0),
+            held_up: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             start: Instant::now(),
             thread: Mutex::new(None),
@@ -62,13 +65,11 @@ impl Seat {
 
     /// A thread sits down; the one before, if there was one, is not waited for any more.
     pub fn take(self: &Arc<Self>) -> std::io::Result<()> {
-        let term = self.term.fetch_add(1, Ordering::SeqCst) + 1;
-        self.away_since.store(0, Ordering::SeqCst);
         let seat = self.clone();
         let name = format!("presagio-loop{}", self.number);
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || seat.turn(term))?;
+            .spawn(move || seat.turn())?;
         *self.thread() = Some(thread);
         Ok(())
     }
@@ -88,7 +89,9 @@ impl Seat {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turn(&self, term: u64) {
+    fn turn(&self) {
+        let term = self.term.fetch_add(1, Ordering::SeqCst) + 1;
+        self.away_since.store(0, Ordering::SeqCst);
         self.node.data.mailbox(self.number).own(term);
         while self.do_tasks(term) {
             let mut turner = self.turner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,6 +101,8 @@ impl Seat {
                 None => return turner.stop(),
             }
         }
+        // Somebody took over while this one was held up.
+        self.held_up.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Does what has to be done, one after the other: whoever takes over goes on with the next. False if somebody did.
@@ -107,7 +112,9 @@ impl Seat {
             let Some(task) = task else {
                 break;
             };
-            self.away(&task);
+            if self.term.load(Ordering::SeqCst) == term {
+                self.away(&task);
+            }
             task.run(&self.node);
             if self.term.load(Ordering::SeqCst) != term {
                 return false;
@@ -129,7 +136,7 @@ impl Seat {
     }
 
     /// Whether whoever sits here is held up, and with what.
-    fn held_up(&self) -> Option<u8> {
+    fn is_held_up(&self) -> Option<u8> {
         let since = self.away_since.load(Ordering::SeqCst);
         let now = self.start.elapsed().as_nanos() as u64;
         let is_held_up = since > 0 && now.saturating_sub(since) > HELD_UP.as_nanos() as u64;
@@ -152,15 +159,18 @@ pub fn watch(seats: &[Arc<Seat>], ending: &AtomicBool) {
         turns = now;
         std::thread::park_timeout(if busy { LOOK_EVERY } else { LOOK_EVERY_IDLE });
         for seat in seats {
-            let Some(kind) = seat.held_up() else {
+            let Some(kind) = seat.is_held_up() else {
                 continue;
             };
             seat.node.pace.is_slow(kind);
-            if seat.term.load(Ordering::SeqCst) > HELD_UP_MAX {
+            if seat.held_up.load(Ordering::SeqCst) >= HELD_UP_MAX {
                 continue;
             }
             tracing::warn!("loop {} is held up: another thread takes over", seat.number);
+            seat.held_up.fetch_add(1, Ordering::SeqCst);
+            seat.away_since.store(0, Ordering::SeqCst);
             if let Err(error) = seat.take() {
+                seat.held_up.fetch_sub(1, Ordering::SeqCst);
                 tracing::warn!("no thread to take over loop {}: {error}", seat.number);
             }
         }

@@ -587,6 +587,7 @@ impl Turner {
             Request::Flush { old_tag } => return self.flush(slot, tag, old_tag),
             Request::Read { count, .. } => count.min(session.msize() - IO_HEADER) as usize,
             Request::Write { data, .. } => data.bytes().len(),
+            Request::Once { .. } => frame.body.len(),
             _ => 0,
         };
         self.begin(slot, tag, bytes)?;
@@ -773,6 +774,9 @@ impl Turner {
     fn flush(&mut self, slot: usize, tag: Tag, old: Tag) -> Result<(), End> {
         let connection = &mut self.connections[slot];
         match connection.under_way.get_mut(&old.0) {
+            Some(request) if request.flushed_by.len() >= self.node.config.requests_max => {
+                return Err(End::TagInUse(old));
+            }
             Some(request) => request.flushed_by.push(tag),
             None => flushed(connection, tag),
         }

@@ -111,6 +111,8 @@ pub struct Fids {
     credentials: HashMap<Fid, Arc<Credential>>,
     max: usize,
     all: Arc<AllFids>,
+    /// The session is over: what is still under way gets no fids any more.
+    ended: bool,
 }
 
 /// The fids of all sessions together, each of which costs the node descriptors.
@@ -156,6 +158,7 @@ impl Fids {
             credentials: HashMap::new(),
             max,
             all,
+            ended: false,
         }
     }
 
@@ -167,6 +170,9 @@ impl Fids {
     /// A fid that was free stands for something.
     pub fn insert(&mut self, fid: Fid, held: Held) -> Result<()> {
         self.is_free(fid)?;
+        if self.ended {
+            return Err(Errno::BADF);
+        }
         if self.held.len() + self.credentials.len() >= self.max
             || !self.all.has_room(self.held.len())
         {
@@ -216,6 +222,11 @@ impl Fids {
         }
     }
 
+    /// Whether the session is over.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// A fid is free again.
     pub fn remove(&mut self, fid: Fid) -> Result<Arc<Held>> {
         let held = self.held.remove(&fid).ok_or(Errno::BADF)?;
@@ -225,6 +236,7 @@ impl Fids {
 
     /// All of them are.
     pub fn clear(&mut self) -> Vec<Arc<Held>> {
+        self.ended = true;
         self.all
             .in_use
             .fetch_sub(self.held.len(), Ordering::Relaxed);

@@ -30,6 +30,10 @@ impl Session {
             if self.foretold.fetch_add(1, Ordering::Relaxed) >= FORETOLD_MAX {
                 break;
             }
+            let range = foreseen.range;
+            if range.len() > u64::from(self.msize) || range.end() > i64::MAX as u64 {
+                continue;
+            }
             let Ok((key, open)) = self.foreseen_file(foreseen.file) else {
                 continue;
             };

@@ -38,6 +38,10 @@ impl Session {
         };
         let own = self.node.own.as_ref();
         let status = self.node.locks.set(held.place.key(), &wanted, own, open);
+        // A lock that came after its session was over would be nobody's.
+        if self.fids().has_ended() {
+            self.node.closed(&held);
+        }
         answer.reply(Reply::Lock {
             status: self.understood(status),
         })

@@ -127,7 +127,10 @@ impl Session {
             Durable::All
         };
         match &held.open {
-            Open::File(file) => file.bytes.sync(how).or_errno()?,
+            Open::File(file) => {
+                self.node.act_for_storage()?;
+                file.bytes.sync(how).or_errno()?;
+            }
             Open::Dir(dir) => {
                 let dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
                 rustix::fs::fsync(&*dir).or_errno()?;
