@@ -23,6 +23,7 @@ use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -247,7 +248,8 @@ impl StripedSet {
 
     fn check_or_make(&self) -> Result<(), SetError> {
         let ours = self.namespace.join(OURS);
-        let make = fs::create_dir(&ours);
+        // Nobody else's business: an I/O node keeps here what it must not forget, and trusts no other directory.
+        let make = fs::DirBuilder::new().mode(0o700).create(&ours);
         if let Err(error) = make
             && error.kind() != io::ErrorKind::AlreadyExists
         {
