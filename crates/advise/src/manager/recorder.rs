@@ -86,13 +86,16 @@ impl Recorder {
             chunks: Some(chunks.clone()),
             trouble: trouble.clone(),
         };
-        Ok(Recorder {
+        let mut recorder = Recorder {
             writer: Writer::new(pipe)?,
             marks: Some(chunks),
             thread: Some(thread),
             trouble,
             records: 0,
-        })
+        };
+        // Programs begin after this: a manager that is killed at once leaves a trace of nothing, not an empty file.
+        recorder.settle();
+        Ok(recorder)
     }
 
     /// Adds a record; what was given up stays so.
@@ -160,6 +163,14 @@ mod tests {
         assert_eq!(read.len(), 50_000);
         assert_eq!(read[49_999], name(49_999));
         assert!(presagio_trace::Source::cut_short(&source).is_none());
+    }
+
+    #[test]
+    fn what_has_just_begun_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.ptrace");
+        let _killed = std::mem::ManuallyDrop::new(Recorder::new(File::create(&path).unwrap()));
+        assert_eq!(presagio_trace::open(&path).unwrap().count(), 0);
     }
 
     #[test]
