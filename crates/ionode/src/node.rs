@@ -281,8 +281,9 @@ impl Shared {
         if kept && let Some(own) = &self.own {
             let _ = own.let_go(file.key());
         }
-        // It may have got another name meanwhile.
-        if lost.is_ok() && file.stat()?.stx_nlink == 0 {
+        // It may have got another name meanwhile. GlusterFS shows nothing (ESTALE) of what has none left.
+        let gone = || file.stat().map_or(true, |stat| stat.stx_nlink == 0);
+        if lost.is_ok() && gone() {
             self.export.storage().removed(file.fd()).or_errno()?;
         }
         lost
