@@ -4,11 +4,11 @@
 //! one queue; and where it is known that a file which loses its name is still in use.
 
 use crate::export::FileKey;
-use presagio_core::{FileId, Nanos};
+use presagio_core::FileId;
 use presagio_storage::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// All open files of a node.
 #[derive(Debug, Default)]
@@ -45,8 +45,8 @@ pub struct File {
     pub key: FileKey,
     /// Where it was when it was opened first, from the root of the machine: for people.
     pub path: Box<[u8]>,
-    /// When its first request came, by the scheduler's clock.
-    pub first: OnceLock<Nanos>,
+    /// How it lies on data servers, while it is open.
+    bytes: Mutex<Option<Weak<dyn Bytes>>>,
     /// Whether its last name is gone.
     nameless: AtomicBool,
 }
@@ -55,6 +55,18 @@ impl File {
     /// What the scheduler calls one of its objects.
     pub fn id(&self, object: u16) -> FileId {
         id_of(self.key, object)
+    }
+
+    /// Its bytes, as somebody has them open.
+    pub fn bytes(&self) -> Option<Arc<dyn Bytes>> {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Somebody has opened its bytes.
+    pub fn set_bytes(&self, bytes: &Arc<dyn Bytes>) {
+        let mut known = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(Arc::downgrade(bytes));
     }
 
     /// Whether its last name is gone, and it lives on only because it is open.
@@ -90,7 +102,7 @@ impl Files {
             let file = File {
                 key,
                 path: path().into(),
-                first: OnceLock::new(),
+                bytes: Mutex::default(),
                 nameless: AtomicBool::new(false),
             };
             Entry {

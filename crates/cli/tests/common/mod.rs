@@ -2,6 +2,9 @@
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
+pub mod apart;
+pub mod nodes;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

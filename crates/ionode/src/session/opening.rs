@@ -33,7 +33,10 @@ impl Session {
         if access_of(flags)?.write || flags.contains(OpenFlags::TRUNC) {
             self.node.export.writable()?;
         }
-        let opened = self.node.export.open(place, self.kernel_flags(flags)?)?;
+        let opened = self
+            .node
+            .export
+            .open(place, Session::kernel_flags(flags)?)?;
         match place.is_dir() {
             true => Ok(Open::Dir(Arc::new(Mutex::new(opened)))),
             false => Ok(Open::File(Arc::new(self.file(place, opened, flags)?))),
@@ -41,14 +44,14 @@ impl Session {
     }
 
     /// What the kernel is asked to open with. Who cuts a file needs the right to write, also without saying so.
-    fn kernel_flags(&self, flags: OpenFlags) -> Result<OFlags> {
+    fn kernel_flags(flags: OpenFlags) -> Result<OFlags> {
         let cuts_only = flags.contains(OpenFlags::TRUNC) && !access_of(flags)?.write;
         let flags = if cuts_only {
             flags | OpenFlags::RDWR
         } else {
             flags
         };
-        Ok(open_flags(flags)? | self.node.config.open_with())
+        open_flags(flags)
     }
 
     pub(super) fn create(
@@ -61,7 +64,7 @@ impl Session {
         answer: &mut Answer<'_>,
     ) -> Result<()> {
         let dir = self.making(fid, gid)?;
-        let opens = self.kernel_flags(flags)?;
+        let opens = Session::kernel_flags(flags)?;
         let (place, stat, made) = self.node.export.create(dir.closed()?, name, opens, mode)?;
         let opened = place.fd().try_clone_to_owned().or_errno()?;
         if made {
@@ -92,13 +95,13 @@ impl Session {
         if flags.contains(OpenFlags::TRUNC) {
             bytes.set_len(0).or_errno()?;
         }
+        let whole_path = || self.node.export.whole_path(place);
+        let hold = self.node.files.opened(place.key(), whole_path);
+        hold.file().set_bytes(&bytes);
         Ok(OpenFile {
             bytes,
             number: self.node.number(),
-            hold: self
-                .node
-                .files
-                .opened(place.key(), || self.node.export.whole_path(place)),
+            hold,
             read: access.read,
             write: access.write,
             append: flags.contains(OpenFlags::APPEND),
