@@ -5,12 +5,12 @@
 mod common;
 
 use common::nodes::{Mounted, Node, until};
-use common::{TempDir, presagio, presagio_ok, program};
+use common::{TempDir, library, presagio, presagio_ok, program};
 use presagio_core::{Nanos, Op, Range};
 use presagio_forward::{Address, Foreseen, Options, Remote};
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -123,12 +123,6 @@ impl Place {
         assert!(number(&reads["requests"]) >= READS, "{status:#}");
         reads["requests_per_batch"].as_f64().unwrap()
     }
-}
-
-/// The library, which cargo builds beside the tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.with_file_name("libpresagio.so")
 }
 
 fn number(value: &Value) -> u64 {

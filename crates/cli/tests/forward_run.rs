@@ -280,7 +280,7 @@ fn fio_finds_what_it_wrote() {
     let site = Site::new("fio");
     site.script(
         r#"
-        fio --name=verify --directory="$FAR" --rw=randwrite --bs=4k --size=1m --numjobs=8 --verify=crc32c \
+        fio --name=verify --verify_state_save=0 --directory="$FAR" --rw=randwrite --bs=4k --size=1m --numjobs=8 --verify=crc32c \
             --ioengine=psync --end_fsync=1 --minimal > "$OUTSIDE/said"
     "#,
     );

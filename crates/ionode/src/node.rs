@@ -11,7 +11,7 @@ use crate::control::Window;
 use crate::data::{Data, Dispatcher};
 use crate::error::Result;
 use crate::export::{Export, FileKey, Place};
-use crate::files::{Files, OpenFile, Reaper};
+use crate::files::{Files, Moving, OpenFile, Reaper};
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::locks::Locks;
@@ -48,6 +48,7 @@ pub struct Shared {
     pub config: Config,
     pub export: Export,
     pub files: Arc<Files>,
+    moving: Moving,
     pub fids: Arc<AllFids>,
     pub data: Arc<Data>,
     pub jobs: Arc<Jobs>,
@@ -286,6 +287,7 @@ impl Shared {
         name: Name<'_>,
         is_dir: bool,
     ) -> Result<()> {
+        let _alone = self.moving.hold([(dir.key(), name.bytes())]);
         let last = self.last_name(dir, name, is_dir);
         self.losing(user, last, || self.export.unlink(dir, name, is_dir))
     }
@@ -297,6 +299,8 @@ impl Shared {
         old: (&Place, Name<'_>),
         new: (&Place, Name<'_>),
     ) -> Result<()> {
+        let names = [old, new].map(|(dir, name)| (dir.key(), name.bytes()));
+        let _alone = self.moving.hold(names);
         let source = self.export.find(old.0, old.1)?;
         let last = self.last_name(new.0, new.1, false);
         // Two names of one file: nothing is renamed, and nothing lost.
@@ -311,7 +315,10 @@ impl Shared {
         let place = (!is_dir).then(|| self.export.find(dir, name).ok())??;
         let stat = place.stat().ok()?;
         let is_file = place.kind() == rustix::fs::FileType::RegularFile;
-        (is_file && stat.stx_nlink == 1).then_some(place)
+        // A node that was killed may have left it a name of ours beside its own.
+        let ours = || self.own.as_ref().is_some_and(|own| own.keeps(place.key()));
+        let is_last = stat.stx_nlink == 1 || stat.stx_nlink == 2 && ours();
+        (is_file && is_last).then_some(place)
     }
 
     /// Does what takes a file's last name from it. One that is open gets a name in the node's own directory first, so
@@ -329,9 +336,11 @@ impl Shared {
         let claimable = self
             .claims_until
             .is_some_and(|until| Instant::now() < until);
-        let open = claimable || self.files.find(file.key()).is_some();
+        let unopened = self.files.losing(file.key());
         let mut kept = false;
-        if open && let Some(own) = &self.own {
+        if (claimable || unopened.is_none())
+            && let Some(own) = &self.own
+        {
             self.act_as_node()?;
             kept = own.keep(file.fd(), file.key()).is_ok();
             self.power.act_as(user)?;
@@ -649,6 +658,7 @@ impl Shared {
             config,
             export,
             files: Arc::default(),
+            moving: Moving::default(),
             fids: AllFids::of_this_process(),
             data: Arc::new(data),
             jobs,

@@ -26,7 +26,10 @@ impl Said {
 
 /// Runs `presagio` with `args`; stdout and stderr are no terminals here.
 pub fn presagio(args: &[&str]) -> Said {
-    run(Command::new(program()).args(args).env_remove("COLUMNS"))
+    run(Command::new(program())
+        .args(args)
+        .env("PRESAGIO_LIB", library())
+        .env_remove("COLUMNS"))
 }
 
 /// Like `presagio`, with a terminal that claims to be so many columns wide.
@@ -61,6 +64,14 @@ pub fn presagio_ok(args: &[&str]) -> Said {
         said.err
     );
     said
+}
+
+/// The library that was built for the tests: it lies beside them.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let library = test.with_file_name("libpresagio.so");
+    assert!(library.is_file(), "no {}", library.display());
+    library
 }
 
 pub fn program() -> &'static str {

@@ -28,6 +28,9 @@ hooks! {
     fn creat, creat64(path: *const c_char, mode: mode_t) -> c_int = |real, real_fn| open_at(libc::AT_FDCWD, path, CREAT, mode, real, |path| real_fn(path, mode));
 }
 
+/// How often a file is looked for that others replace again and again.
+const STALE_TRIES: usize = 8;
+
 /// What `creat` means.
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
@@ -50,8 +53,12 @@ unsafe fn open_at(
     }
     let keeps = flags & libc::O_NOFOLLOW != 0 || is_exclusive(flags);
     let last = if keeps { Last::Keep } else { Last::Follow };
-    // SAFETY: as the caller vouches.
-    let routed = unsafe { route(at, path, last, |spot| open_spot(&spot, flags, mode)) };
+    // A file that lost its name between being found and being opened is looked for again, as the kernel does.
+    let routed = (0..STALE_TRIES)
+        // SAFETY: as the caller vouches.
+        .map(|_| unsafe { route(at, path, last, |spot| open_spot(&spot, flags, mode)) })
+        .find(|routed| !matches!(routed, Err(Errno::STALE)))
+        .unwrap_or(Err(Errno::STALE));
     let fd = match routed {
         Ok(Routed::Real) => real(),
         Ok(Routed::RealAt(path)) => real_at(path.as_ptr()),

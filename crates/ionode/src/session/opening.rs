@@ -39,8 +39,20 @@ impl Session {
             .open(place, Session::kernel_flags(flags)?)?;
         match place.is_dir() {
             true => Ok(Open::Dir(Arc::new(Mutex::new(opened)))),
-            false => Ok(Open::File(Arc::new(self.file(place, opened, flags)?))),
+            false => {
+                let file = self.file(place, opened, flags)?;
+                match self.is_nowhere(place)? {
+                    true => Err(Errno::STALE),
+                    false => Ok(Open::File(Arc::new(file))),
+                }
+            }
         }
+    }
+
+    /// Whether a file that was found by a name lost the last of them before it was open, so that it could not be found again
+    /// if the node ended.
+    fn is_nowhere(&self, place: &Place) -> Result<bool> {
+        Ok(self.node.own.is_some() && place.stat()?.stx_nlink == 0)
     }
 
     /// What the kernel is asked to open with. Who cuts a file needs the right to write, also without saying so.
@@ -72,6 +84,9 @@ impl Session {
             self.node.export.storage().created(place.fd()).or_errno()?;
         }
         let file = self.file(&place, opened, flags)?;
+        if !made && self.is_nowhere(&place)? {
+            return Err(Errno::STALE);
+        }
         let held = Held {
             place,
             user: dir.user.clone(),

@@ -304,7 +304,9 @@ impl Session {
             self.node.power.act_as(user)?;
         }
         held.open = self.opened(&held.place, flags)?;
+        // A node that was killed just before it took the file's last name from it has left it both.
         if let Open::File(file) = &held.open
+            && held.place.stat()?.stx_nlink == 1
             && self
                 .node
                 .own
