@@ -5,7 +5,7 @@
 mod common;
 
 use common::nodes::{Node, pattern, until};
-use common::{Said, TempDir, presagio, program};
+use common::{Said, TempDir, library, presagio, program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -70,6 +70,7 @@ impl Site {
             ])
             .args(options)
             .args(["--", "bash", "-euo", "pipefail", "-c", text])
+            .env("PRESAGIO_LIB", library())
             .env("FAR", FAR)
             .env("OUTSIDE", self.dir.path())
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -130,6 +131,7 @@ fn the_command_ends_as_it_would_and_nothing_is_left_of_the_run() {
         command.args(["run", "--quiet", "--forward", &site.forward(), "--"]);
         command
             .args(["sh", "-c", script])
+            .env("PRESAGIO_LIB", library())
             .env("XDG_RUNTIME_DIR", &runtime);
         command
     };
@@ -377,6 +379,7 @@ fn threads_and_children_do_not_see_that_the_node_is_killed_again_and_again() {
     let (said, kills) = std::thread::scope(|scope| {
         let working = scope.spawn(|| {
             let mut command = Command::new("timeout");
+            command.env("PRESAGIO_LIB", library());
             command.args([
                 "-k",
                 "5",
