@@ -172,6 +172,12 @@ impl Shared {
         }
     }
 
+    /// Whether clients of the node before may still come back: then anything may be open.
+    fn is_claimable(&self) -> bool {
+        self.claims_until
+            .is_some_and(|until| Instant::now() < until)
+    }
+
     fn claimable(&self) -> MutexGuard<'_, Vec<FileKey>> {
         self.claimable
             .lock()
@@ -213,6 +219,10 @@ impl Shared {
         let Some(own) = &self.own else {
             return;
         };
+        // Others may have had it open as well, at the node before.
+        if self.is_claimable() {
+            return self.claimable().push(key);
+        }
         let reaped = self.act_as_node().map_err(io::Error::from).and_then(|()| {
             let kept = own.kept(key)?;
             if self.files.find(key).is_some() {
@@ -332,10 +342,7 @@ impl Shared {
         let Some(file) = file else {
             return lose();
         };
-        // While clients of the node before may still come back, anything may be open.
-        let claimable = self
-            .claims_until
-            .is_some_and(|until| Instant::now() < until);
+        let claimable = self.is_claimable();
         let unopened = self.files.losing(file.key());
         let mut kept = false;
         if (claimable || unopened.is_none())
