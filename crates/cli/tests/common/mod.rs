@@ -8,6 +8,7 @@ pub mod nodes;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the command said and how it ended.
 pub struct Said {
@@ -83,8 +84,12 @@ pub struct TempDir(PathBuf);
 
 impl TempDir {
     pub fn new(name: &str) -> TempDir {
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        // The path of a socket has a hundred characters at most, wherever this is built.
+        let short: String = name.chars().take(16).collect();
+        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let unique = format!("{short}-{process}-{number}");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
         std::fs::create_dir_all(&path).expect("a temporary directory");
         TempDir(path)
     }
