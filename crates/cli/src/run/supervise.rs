@@ -79,10 +79,13 @@ pub fn supervise(
 
 /// Leaves the manager; what it has to say.
 pub fn leave(ticket: Ticket) -> String {
-    match ticket.leave() {
-        Ok(stream) => summary(stream, PATIENCE)
-            .unwrap_or_else(|error| format!("presagio: there is no summary: {error}\n")),
-        Err(_) => "presagio: the manager is gone, and its summary with it\n".to_owned(),
+    let gone = || "presagio: the manager is gone, and its summary with it\n".to_owned();
+    match ticket.leave().map(|stream| summary(stream, PATIENCE)) {
+        Ok(Ok(text)) => text,
+        // Killed, but not quite dead when it was told that we leave.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => gone(),
+        Ok(Err(error)) => format!("presagio: there is no summary: {error}\n"),
+        Err(_) => gone(),
     }
 }
 
