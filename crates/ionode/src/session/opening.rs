@@ -49,10 +49,11 @@ impl Session {
         }
     }
 
-    /// Whether a file that was found by a name lost the last of them before it was open, so that it could not be found again
-    /// if the node ended.
+    /// Whether a file that was found by a name lost the last of them before it was open, so that a client which comes back
+    /// after the node has ended could not find it again.
     fn is_nowhere(&self, place: &Place) -> Result<bool> {
-        Ok(self.node.own.is_some() && place.stat()?.stx_nlink == 0)
+        let comes_back = self.greeting.get().is_some() && self.node.own.is_some();
+        Ok(comes_back && place.stat()?.stx_nlink == 0)
     }
 
     /// What the kernel is asked to open with. Who cuts a file needs the right to write, also without saying so.
