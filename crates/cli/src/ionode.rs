@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Forward a directory to clients over 9P2000.L, scheduling their requests
 ///
 /// An I/O node stands between many clients and a file system that is mounted here. It keeps no data of its own: what
-/// it has acknowledged is in the file system. Clients are Linux's own `mount -t 9p`, diod's tools, and whatever else
-/// speaks 9P2000.L.
+/// it has acknowledged is in the file system. Clients are `presagio mount`, `presagio run --forward`, diod's tools, and
+/// whatever else speaks 9P2000.L, as Linux's own `mount -t 9p` does.
 ///
 /// As root, it does everything as the user who asks; else only for its own user. Who asks is told by the kernel on
 /// Unix sockets and on TCP within this machine, and by MUNGE or a certificate from other machines. SIGTERM lets it answer

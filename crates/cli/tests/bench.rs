@@ -144,3 +144,29 @@ fn the_library_bench_watches_real_programs_in_every_setting() {
         "it cleans up"
     );
 }
+
+#[test]
+fn the_node_bench_measures_every_part_beside_its_baseline() {
+    let test = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_presagio"))
+        .args(["bench", "ionode", "--tiny", "--json"])
+        .env("PRESAGIO_LIB", test.with_file_name("libpresagio.so"))
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bars = json["bars"].as_array().unwrap();
+    for (part, count) in [
+        ("/ diod", 4),
+        ("/ NOOP", 7),
+        ("scheduling", 2),
+        ("memory", 2),
+        ("a bare relay", 2),
+    ] {
+        let of_part = bars.iter().filter(|bar| {
+            bar["name"].as_str().unwrap().contains(part) && bar["value"].as_f64() > Some(-1e9)
+        });
+        assert!(of_part.count() >= count, "{part}: {json:#}");
+    }
+}

@@ -245,12 +245,17 @@ impl Bench {
     }
 
     fn latency(&self, report: &mut Report) -> anyhow::Result<()> {
-        let rounds = latency::run(&self.sub("latency")?, self.plan.rounds, self.plan.reads)?;
+        let measured = latency::run(&self.sub("latency")?, self.plan.rounds, self.plan.reads)?;
+        let rounds = measured.rounds;
         let of = |policy: usize| median(rounds.iter().map(|round| round[policy]));
         let added = |policy: usize| median(rounds.iter().map(|round| round[policy] - round[0]));
         let all = 0..PolicyKind::ALL.len();
         let worst = all.clone().map(added).fold(f64::MIN, f64::max);
-        let name = "scheduling adds, median, the slowest policy";
+        let name = "scheduling: from arrival to dispatch, median";
+        report
+            .bars
+            .push(Bar::at_most(name, measured.queued, "us", 5.0));
+        let name = "scheduling: the slowest policy adds to NOOP, median";
         report.bars.push(Bar::at_most(name, worst, "us", 5.0));
         let cells = |policy: usize| {
             let name = Cell::Text(PolicyKind::ALL[policy].to_string());

@@ -5,13 +5,22 @@
 
 use super::server::Server;
 use crate::ionode::control::ask;
+use anyhow::Context;
 use presagio_ninep::OpenFlags;
 use presagio_sched::PolicyKind;
 use std::path::Path;
 use std::time::Instant;
 
-/// Median microseconds of one hot 4 KiB read under each policy, by round.
-pub fn run(dir: &Path, rounds: usize, reads: usize) -> anyhow::Result<Vec<[f64; 10]>> {
+/// What one hot 4 KiB read took.
+pub struct Latency {
+    /// Median microseconds under each policy, by round.
+    pub rounds: Vec<[f64; 10]>,
+    /// Median microseconds from a read's arrival to its dispatch, as the node itself saw them, over all policies.
+    pub queued: f64,
+}
+
+/// Measures, with so many reads a policy and round.
+pub fn run(dir: &Path, rounds: usize, reads: usize) -> anyhow::Result<Latency> {
     let server = Server::presagio(dir, &[])?;
     std::fs::write(server.export().join("file"), vec![7; 1 << 20])?;
     let (session, root) = server.connect()?;
@@ -35,5 +44,16 @@ pub fn run(dir: &Path, rounds: usize, reads: usize) -> anyhow::Result<Vec<[f64; 
         }
         all.push(medians);
     }
-    Ok(all)
+    Ok(Latency {
+        rounds: all,
+        queued: queued(&server)?,
+    })
+}
+
+fn queued(server: &Server) -> anyhow::Result<f64> {
+    let (_, status) = ask(&server.control(), "GET", "/status")?;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    let median = status.pointer("/operations/read/queue_ns_p50");
+    let median = median.and_then(|ns| ns.as_f64());
+    Ok(median.context("the node's status does not say how long reads were queued")? / 1e3)
 }
