@@ -20,7 +20,6 @@ use presagio_ninep::OpenFlags;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null;
-use std::sync::{Mutex, PoisonError};
 
 type Texts = *const *const c_char;
 
@@ -612,8 +611,10 @@ unsafe fn spawn_found(
     }
 }
 
-/// Descriptors that were opened for a list of actions, to be closed when it is destroyed.
-static OPENED: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+gates! {
+    /// Descriptors that were opened for a list of actions, to be closed when it is destroyed.
+    static OPENED: Vec<(usize, c_int)> = Table, Vec::new();
+}
 
 /// Ours for children are not below this, where programs put what they pass on.
 const HIGH: c_int = 300;
@@ -650,8 +651,7 @@ unsafe fn will_open(
             return get_errno();
         }
         let _ = guarded(|| {
-            let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push((actions as usize, high));
+            OPENED.with(|all| all.push((actions as usize, high)));
             Ok(())
         });
         libc::posix_spawn_file_actions_adddup2(actions.cast(), high, fd)
@@ -663,9 +663,10 @@ unsafe fn will_open(
 /// The actions are destroyed.
 unsafe fn let_go(actions: *mut c_void) {
     let closed = guarded(|| {
-        let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = all.iter().position(|(of, _)| *of == actions as usize);
-        Ok(found.map(|index| all.swap_remove(index).1))
+        Ok(OPENED.with(|all| {
+            let found = all.iter().position(|(of, _)| *of == actions as usize);
+            found.map(|index| all.swap_remove(index).1)
+        }))
     });
     if let Ok(Some(fd)) = closed {
         // SAFETY: ours. There may be more.

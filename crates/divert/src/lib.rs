@@ -30,13 +30,14 @@
 // The macros first: the modules below are made of them.
 #[macro_use]
 mod hook;
+#[macro_use]
+mod gate;
 
 mod call;
 mod data;
 mod dirs;
 mod exec;
 mod fd;
-mod gate;
 mod map;
 mod memory;
 mod names;

@@ -1,7 +1,6 @@
 //! Descriptors of our own: the connections. They have high numbers, out of the way of those that the program gets, and a
 //! program that closes whatever it did not open does not close them.
 
-use crate::gate::Gate;
 use libc::c_int;
 use presagio_arena::sys;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -13,15 +12,9 @@ const HIGH: u64 = 1000;
 /// The lowest that was ever ours.
 static LOWEST: AtomicI32 = AtomicI32::new(c_int::MAX);
 
-/// Numbers and inode numbers of sockets. One that was closed is found out when its number is looked at.
-static ALL: Gate<Vec<(c_int, u64)>> = Gate::new(Vec::new());
-
-pub fn fork_begins() {
-    ALL.close();
-}
-
-pub fn fork_over() {
-    ALL.open();
+gates! {
+    /// Numbers and inode numbers of sockets. One that was closed is found out when its number is looked at.
+    static ALL: Vec<(c_int, u64)> = Table, Vec::new();
 }
 
 /// Takes a descriptor away from low numbers, and remembers that it is ours.

@@ -6,7 +6,6 @@
 //! back. One message to the node walks as many names as there are, and only where a link turns up it is looked at.
 
 use crate::call::{Errno, errno, guarded};
-use crate::gate::Gate;
 use crate::{table, world};
 use libc::{c_char, c_int};
 use presagio_arena::sys;
@@ -487,8 +486,10 @@ const UNKNOWN: u8 = 0;
 const PLAIN: u8 = 1;
 const SPECIAL: u8 = 2;
 
-/// The kernel's working directory, if it is known.
-static WORKING: Gate<Option<Vec<u8>>> = Gate::new(None);
+gates! {
+    /// The kernel's working directory, if it is known.
+    static WORKING: Option<Vec<u8>> = Table, None;
+}
 
 enum Place {
     Local(Vec<u8>),

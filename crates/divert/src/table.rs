@@ -2,14 +2,13 @@
 //! and one that is in it is compared with what the kernel has at each use, since a program may close and open around us.
 
 use crate::call::{Errno, errno, guarded};
-use crate::gate::Gate;
 use crate::placeholder::{self, Meaning};
 use crate::world;
 use libc::c_int;
 use presagio_arena::sys;
 use presagio_forward::File;
 use presagio_ninep::{OpenFlags, Qid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,7 +22,11 @@ const OURS: u8 = 2;
 
 static STATES: [AtomicU8; KNOWN_MAX] = [const { AtomicU8::new(UNKNOWN) }; KNOWN_MAX];
 
-static OPENS: Gate<BTreeMap<c_int, Arc<Open>>> = Gate::new(BTreeMap::new());
+gates! {
+    static OPENS: BTreeMap<c_int, Arc<Open>> = Table, BTreeMap::new();
+    /// Placeholders that this program had before it forked.
+    static INHERITED: BTreeSet<u64> = Table, BTreeSet::new();
+}
 
 /// What `stat` says of memfds.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
@@ -60,14 +63,6 @@ pub fn start() -> bool {
     status.is_some()
 }
 
-pub fn fork_begins() {
-    OPENS.close();
-}
-
-pub fn fork_over() {
-    OPENS.open();
-}
-
 /// All files are another process's. Nothing may be said on its connections, so nothing is dropped.
 pub fn forget() {
     let old = OPENS.with(std::mem::take);
@@ -75,10 +70,6 @@ pub fn forget() {
     std::mem::forget(old);
     INHERITED.with(|known| known.extend(inodes));
 }
-
-/// Placeholders that this program had before it forked.
-static INHERITED: Gate<std::collections::BTreeSet<u64>> =
-    Gate::new(std::collections::BTreeSet::new());
 
 fn state(fd: c_int) -> Option<&'static AtomicU8> {
     usize::try_from(fd).ok().and_then(|fd| STATES.get(fd))

@@ -65,6 +65,13 @@ fn a_program_with_threads_forks_under_load() {
 }
 
 #[test]
+fn a_fork_meets_threads_in_the_middle_of_anything() {
+    let site = Site::new();
+    let printed = site.run("forks.c", &[]);
+    assert_eq!(printed, "stat failed 0\nspawn failed 0\nflush failed 0\n");
+}
+
+#[test]
 fn children_of_vfork_redirect_and_exec() {
     let site = Site::new();
     let printed = site.same("vforks.c", &[]);
