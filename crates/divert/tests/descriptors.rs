@@ -26,6 +26,13 @@ fn processes_that_share_a_descriptor_share_its_position() {
 }
 
 #[test]
+fn threads_that_first_use_a_descriptor_at_once_share_its_position() {
+    let site = Site::new();
+    let printed = site.run("first.c", &[]);
+    assert_eq!(printed, "wrong 0 position 80\n");
+}
+
+#[test]
 fn descriptors_go_through_fork_and_exec() {
     let site = Site::new();
     let printed = site.same("execs.c", &[]);
@@ -183,6 +190,13 @@ fn a_descriptor_by_its_name_is_the_file_again() {
     );
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(printed, "abcdefabcdefabcdefabcdefgh\n");
+}
+
+#[test]
+fn every_call_takes_the_name_of_a_descriptor_for_its_file() {
+    let site = Site::new();
+    let printed = site.same("magic.c", &[]);
+    assert!(printed.contains("/dev/stdin: 3 zer\n"), "{printed}");
 }
 
 #[test]
