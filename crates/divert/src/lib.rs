@@ -39,6 +39,7 @@ mod dirs;
 mod exec;
 mod fd;
 mod map;
+mod memfd;
 mod memory;
 mod names;
 mod own;

@@ -222,6 +222,20 @@ fn large_transfers_arrive_whole() {
 }
 
 #[test]
+fn what_is_mapped_or_run_is_whole_though_reads_are_short() {
+    let site = Site::with_short_reads();
+    let output = site.script(
+        r#"seq 300000 > numbers; cp numbers /bin/echo $FAR; cmp numbers $FAR/numbers; $FAR/echo run
+         python3 -c '
+import mmap, os
+with open(os.environ["FAR"] + "/numbers", "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    print(mapped[:] == open("numbers", "rb").read())'"#,
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "run\nTrue\n");
+}
+
+#[test]
 fn without_a_node_calls_fail_and_nothing_hangs() {
     let mut site = Site::new();
     site.script("echo there > $FAR/file");
