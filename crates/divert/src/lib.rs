@@ -49,4 +49,5 @@ mod stat;
 mod stdio;
 mod sync;
 mod table;
+mod theirs;
 mod world;

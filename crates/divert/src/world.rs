@@ -9,7 +9,7 @@
 //! inherited; if it has to make one, the parent gives up all it has, since the number of that one means nothing there.
 
 use crate::call::{Errno, guarded};
-use crate::{fd, gate, hook, own, stdio, table};
+use crate::{fd, gate, hook, own, stdio, table, theirs};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
@@ -263,6 +263,7 @@ impl Export {
         options.dial = options
             .dial
             .map(|dial| Dial(Arc::new(move |node| connect(&dial, node))));
+        options.fill = theirs::fill;
         Ok(Export {
             shadow: forwarded.shadow.clone(),
             remote: Remote::new(options).map_err(|_| Errno::IO)?,

@@ -65,6 +65,13 @@ fn threads_and_signal_handlers_lose_nothing() {
 }
 
 #[test]
+fn memory_that_is_not_there_is_efault_and_nobody_elses_trouble() {
+    let site = Site::new();
+    let printed = site.same("faults.c", &[]);
+    assert!(printed.ends_with("others fine\n"), "{printed}");
+}
+
+#[test]
 fn a_program_with_threads_forks_under_load() {
     let site = Site::new();
     let printed = site.run("forkload.c", &[]);

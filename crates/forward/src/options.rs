@@ -146,6 +146,8 @@ pub struct Options {
     /// Who we are to nodes that are reached over TCP with TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<presagio_ninep::client::TlsIdentity>,
+    /// How data gets into the memory of who reads, where that memory may not be there.
+    pub fill: client::Fill,
     /// The number under which nodes know the owners of our locks, where several clients share owners; else each has its
     /// own.
     pub owners: Option<Instance>,
@@ -172,6 +174,7 @@ impl Options {
             credential: None,
             #[cfg(feature = "tls")]
             tls: None,
+            fill: client::Options::default().fill,
             owners: None,
         }
     }

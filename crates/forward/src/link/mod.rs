@@ -251,6 +251,7 @@ impl Link {
             in_flight_max: IN_FLIGHT_MAX,
             timeout: self.options.timeout,
             connect_timeout: within(self.options.connect_timeout, until),
+            fill: self.options.fill,
         }
     }
 
