@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::time::Duration;
 
 /// Device numbers from here on are those of exports. No device has them: the kernel's own are shorter.
 const FIRST_DEVICE: u64 = libc::makedev(0xffff, 0x7072_0000);
@@ -262,7 +263,7 @@ impl Export {
         let mut options = forwarded.options.clone();
         options.dial = options
             .dial
-            .map(|dial| Dial(Arc::new(move |node| connect(&dial, node))));
+            .map(|dial| Dial(Arc::new(move |node, left| connect(&dial, node, left))));
         options.fill = theirs::fill;
         Ok(Export {
             shadow: forwarded.shadow.clone(),
@@ -288,11 +289,11 @@ impl Export {
     }
 }
 
-fn connect(dial: &Dial, node: usize) -> std::io::Result<OwnedFd> {
+fn connect(dial: &Dial, node: usize, left: Duration) -> std::io::Result<OwnedFd> {
     if is_guest() {
         page().stale.store(true, Relaxed);
     }
-    Ok(own::take((dial.0)(node)?))
+    Ok(own::take((dial.0)(node, left)?))
 }
 
 /// What `stat` gives as the device of an export.

@@ -92,9 +92,10 @@ impl fmt::Debug for LastResort {
     }
 }
 
-/// How to get a connected stream socket to a node, by its index in the list: for those who cannot reach nodes themselves.
+/// How to get a connected stream socket to a node, by its index in the list, in no more than so much time: for those who cannot
+/// reach nodes themselves.
 #[derive(Clone)]
-pub struct Dial(pub Arc<dyn Fn(usize) -> io::Result<OwnedFd> + Send + Sync>);
+pub struct Dial(pub Arc<dyn Fn(usize, Duration) -> io::Result<OwnedFd> + Send + Sync>);
 
 impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -50,7 +50,7 @@ impl Line {
     fn wired(&self, mut one: Forwarded, export: u32) -> Forwarded {
         let line = self.clone();
         let patience = one.options.connect_timeout + PATIENCE;
-        let dial = move |node| line.dial(export, node, patience);
+        let dial = move |node, left: Duration| line.dial(export, node, patience.min(left));
         one.options.dial = Some(Dial(Arc::new(dial)));
         one.options.threads = false;
         one

@@ -195,7 +195,7 @@ impl Desk {
 /// A connected socket for somebody else.
 fn dial(options: &Options, node: usize) -> io::Result<OwnedFd> {
     if let Some(dial) = &options.dial {
-        return (dial.0)(node);
+        return (dial.0)(node, options.connect_timeout);
     }
     let Some(address) = options.nodes.get(node) else {
         return Err(rustix::io::Errno::INVAL.into());
