@@ -13,10 +13,9 @@ use crate::{fd, gate, hook, own, stdio, table, theirs};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
-use presagio_forward::{Dial, File, Remote};
+use presagio_forward::{Connected, Dial, File, Remote};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -289,11 +288,11 @@ impl Export {
     }
 }
 
-fn connect(dial: &Dial, node: usize, left: Duration) -> std::io::Result<OwnedFd> {
+fn connect(dial: &Dial, node: usize, left: Duration) -> std::io::Result<Connected> {
     if is_guest() {
         page().stale.store(true, Relaxed);
     }
-    Ok(own::take((dial.0)(node, left)?))
+    Ok(Box::new(own::take((dial.0)(node, left)?)?))
 }
 
 /// What `stat` gives as the device of an export.

@@ -4,7 +4,7 @@ use presagio_ninep::Address;
 use presagio_ninep::client::{self, Client, Lost};
 use std::fmt;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,10 @@ impl fmt::Debug for LastResort {
 /// How to get a connected stream socket to a node, by its index in the list, in no more than so much time: for those who cannot
 /// reach nodes themselves.
 #[derive(Clone)]
-pub struct Dial(pub Arc<dyn Fn(usize, Duration) -> io::Result<OwnedFd> + Send + Sync>);
+pub struct Dial(pub Arc<dyn Fn(usize, Duration) -> io::Result<Connected> + Send + Sync>);
+
+/// A connected stream socket, whoever owns it.
+pub type Connected = Box<dyn AsFd + Send + Sync>;
 
 impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -382,7 +382,7 @@ fn black_holes(node: &Memory, reachable: usize, given: &Arc<Mutex<Vec<Duration>>
             tried.push(node);
         }
         if tried.iter().position(|other| *other == node) == Some(reachable) {
-            return Ok(UnixStream::connect(&socket)?.into());
+            return Ok(Box::new(UnixStream::connect(&socket)?));
         }
         drop(tried);
         given.lock().unwrap().push(left);
