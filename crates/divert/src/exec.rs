@@ -12,15 +12,14 @@
 use crate::call::{Errno, errno, get_errno, guarded};
 use crate::names::{discard, full_path, is_directory, may, shadow_of};
 use crate::resolve::{Last, Where, may_be_ours, resolve};
-use crate::table;
+use crate::{memfd, table};
 use libc::{AT_FDCWD, c_char, c_int, c_void, mode_t, pid_t};
 use presagio_arena::sys;
 use presagio_forward::File;
 use presagio_ninep::OpenFlags;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null;
-use std::sync::{Mutex, PoisonError};
 
 type Texts = *const *const c_char;
 
@@ -52,9 +51,6 @@ const MEMORY_NAME_MAX: usize = 249;
 /// The kernel's limits: the first line of a script, and interpreters that are scripts themselves.
 const LINE_MAX: usize = 256;
 const SCRIPTS_MAX: usize = 5;
-
-/// What is read at a time.
-const PIECE: usize = 1 << 20;
 
 /// The path that a program was run by, from the name of the memory that it was copied into.
 pub fn executed(memory: &[u8]) -> Option<Vec<u8>> {
@@ -258,47 +254,12 @@ fn to_memory(file: &File, path: &[u8], memory_of: Memory) -> Result<OwnedFd, Err
     let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     // An interpreter opens it after everything else was closed.
     let stays = is_script && memory_of == Memory::Here;
-    let memory = new_memory(&name, if stays { 0 } else { libc::MFD_CLOEXEC })?;
-    let (mut piece, mut offset) = (vec![0; PIECE], 0);
-    loop {
-        match file.read_at(offset, &mut piece)? {
-            0 => return Ok(memory),
-            length => write_all(&memory, &piece[..length])?,
-        }
-        offset += PIECE as u64;
-    }
-}
-
-/// Newer kernels want to be told that it is to be run; older ones do not understand.
-fn new_memory(name: &CStr, flags: u32) -> Result<OwnedFd, Errno> {
+    // Newer kernels want to be told that it is to be run; older ones do not understand.
     const EXECUTABLE: u32 = 0x10;
-    let make = |flags: u32| {
-        let args = [name.as_ptr() as usize, flags as usize, 0, 0, 0, 0];
-        // SAFETY: the name ends with a zero.
-        sys::checked(unsafe { sys::call(libc::SYS_memfd_create, args) })
-    };
-    let fd = make(flags | EXECUTABLE)
-        .or_else(|_| make(flags))
-        .map_err(errno)?;
-    // SAFETY: it was just made.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
-}
-
-fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        let args = [
-            to.as_raw_fd() as usize,
-            bytes.as_ptr() as usize,
-            bytes.len(),
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: reads the bytes.
-        let written = sys::checked(unsafe { sys::call(libc::SYS_write, args) }).map_err(errno)?;
-        bytes = &bytes[written..];
-    }
-    Ok(())
+    let flags = if stays { 0 } else { libc::MFD_CLOEXEC };
+    let memory = memfd::make(&name, flags | EXECUTABLE).or_else(|_| memfd::make(&name, flags))?;
+    memfd::copy(file, 0, usize::MAX, &memory)?;
+    Ok(memory)
 }
 
 fn memory_path(fd: c_int, memory_of: Memory) -> Result<CString, Errno> {
@@ -612,8 +573,10 @@ unsafe fn spawn_found(
     }
 }
 
-/// Descriptors that were opened for a list of actions, to be closed when it is destroyed.
-static OPENED: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+gates! {
+    /// Descriptors that were opened for a list of actions, to be closed when it is destroyed.
+    static OPENED: Vec<(usize, c_int)> = Table, Vec::new();
+}
 
 /// Ours for children are not below this, where programs put what they pass on.
 const HIGH: c_int = 300;
@@ -650,8 +613,7 @@ unsafe fn will_open(
             return get_errno();
         }
         let _ = guarded(|| {
-            let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push((actions as usize, high));
+            OPENED.with(|all| all.push((actions as usize, high)));
             Ok(())
         });
         libc::posix_spawn_file_actions_adddup2(actions.cast(), high, fd)
@@ -663,9 +625,10 @@ unsafe fn will_open(
 /// The actions are destroyed.
 unsafe fn let_go(actions: *mut c_void) {
     let closed = guarded(|| {
-        let mut all = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = all.iter().position(|(of, _)| *of == actions as usize);
-        Ok(found.map(|index| all.swap_remove(index).1))
+        Ok(OPENED.with(|all| {
+            let found = all.iter().position(|(of, _)| *of == actions as usize);
+            found.map(|index| all.swap_remove(index).1)
+        }))
     });
     if let Ok(Some(fd)) = closed {
         // SAFETY: ours. There may be more.

@@ -30,14 +30,16 @@
 // The macros first: the modules below are made of them.
 #[macro_use]
 mod hook;
+#[macro_use]
+mod gate;
 
 mod call;
 mod data;
 mod dirs;
 mod exec;
 mod fd;
-mod gate;
 mod map;
+mod memfd;
 mod memory;
 mod names;
 mod own;
@@ -47,4 +49,5 @@ mod stat;
 mod stdio;
 mod sync;
 mod table;
+mod theirs;
 mod world;

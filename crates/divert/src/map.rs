@@ -6,10 +6,11 @@
 //! the kernel.
 
 use crate::call::{Errno, errno, fail, guarded};
+use crate::memfd;
 use crate::table::{self, Open};
 use libc::{c_int, c_void, off_t, size_t};
 use presagio_arena::sys;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 hooks! {
     fn mmap, mmap64(at: *mut c_void, length: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void = |real, real_fn| {
@@ -19,9 +20,6 @@ hooks! {
         map(fd, length, protection, flags, offset, real, |copy| real_fn(at, length, protection, flags, copy, 0))
     };
 }
-
-/// What is read at a time.
-const PIECE: usize = 1 << 20;
 
 fn map(
     fd: c_int,
@@ -79,58 +77,11 @@ fn check(
     }
 }
 
-/// A sealed copy of a part of a file, open for reading.
+/// A sealed copy of a part of a file, through a description for reading only: so nobody can make the mapping writable.
 fn copy(open: &Open, offset: u64, length: usize) -> Result<OwnedFd, Errno> {
-    let name = c"presagio-mapped";
-    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
-    let fd = call(
-        libc::SYS_memfd_create,
-        [name.as_ptr() as usize, flags, 0, 0, 0, 0],
-    )?;
-    // SAFETY: it was just made.
-    let copy = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
-    let mut piece = vec![0; PIECE.min(length)];
-    let mut done = 0;
-    while done < length {
-        let wanted = PIECE.min(length - done);
-        let got = open
-            .file()?
-            .read_at(offset + done as u64, &mut piece[..wanted])?;
-        put(&copy, &piece[..got])?;
-        done += got;
-        if got < wanted {
-            break;
-        }
-    }
-    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-    call(
-        libc::SYS_fcntl,
-        [fd, libc::F_ADD_SEALS as usize, seals as usize, 0, 0, 0],
-    )?;
-    // Through a description for reading only, so that nobody can make the mapping writable.
-    let path = std::ffi::CString::new(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::IO)?;
-    let again = sys::open(&path, libc::O_RDONLY).map_err(errno)?;
-    // SAFETY: it was just made.
-    Ok(unsafe { OwnedFd::from_raw_fd(again) })
-}
-
-fn put(to: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        let args = [
-            to.as_raw_fd() as usize,
-            bytes.as_ptr() as usize,
-            bytes.len(),
-            0,
-            0,
-            0,
-        ];
-        bytes = &bytes[call(libc::SYS_write, args)?..];
-    }
-    Ok(())
-}
-
-/// A system call of ours, on our memory and descriptors.
-fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
-    // SAFETY: as its callers here see to.
-    sys::checked(unsafe { sys::call(number, args) }).map_err(errno)
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let memory = memfd::make(c"presagio-mapped", flags)?;
+    memfd::copy(open.file()?, offset, length, &memory)?;
+    memfd::seal(&memory)?;
+    memfd::again(memory.as_raw_fd(), libc::O_RDONLY)
 }

@@ -1,7 +1,6 @@
 //! Memory of our own: pages from the kernel, never the program's allocator, which may be waiting for us.
 
 use crate::call;
-use crate::gate::Gate;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -10,7 +9,9 @@ static OWN: Own = Own;
 
 struct Own;
 
-static HEAP: Gate<Dlmalloc> = Gate::new(Dlmalloc::new());
+gates! {
+    static HEAP: Dlmalloc = Heap, Dlmalloc::new();
+}
 
 /// Something that the program's thread drops behind a guard comes here with signals let through; a handler that came here
 /// in the middle would find the gate its own.
@@ -20,16 +21,6 @@ fn with_heap<T>(act: impl FnOnce(&mut Dlmalloc) -> T) -> T {
     }
     let _quiet = call::Quiet::begin();
     HEAP.with(act)
-}
-
-/// Nobody allocates from here to [`fork_over`].
-pub fn fork_begins() {
-    HEAP.close();
-}
-
-/// In the parent and in the child.
-pub fn fork_over() {
-    HEAP.open();
 }
 
 // What the standard library keeps for a thread would be destroyed at its end through this function of the C library, which takes

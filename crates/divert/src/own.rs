@@ -1,10 +1,12 @@
 //! Descriptors of our own: the connections. They have high numbers, out of the way of those that the program gets, and a
 //! program that closes whatever it did not open does not close them.
 
-use crate::gate::Gate;
 use libc::c_int;
 use presagio_arena::sys;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use presagio_forward::Connected;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// Ours are not below this, unless less than that is allowed.
@@ -13,32 +15,72 @@ const HIGH: u64 = 1000;
 /// The lowest that was ever ours.
 static LOWEST: AtomicI32 = AtomicI32::new(c_int::MAX);
 
-/// Numbers and inode numbers of sockets. One that was closed is found out when its number is looked at.
-static ALL: Gate<Vec<(c_int, u64)>> = Gate::new(Vec::new());
+/// A socket of ours. Its number changes if the program wants that for itself.
+pub struct Own(Arc<AtomicI32>);
 
-pub fn fork_begins() {
-    ALL.close();
-}
-
-pub fn fork_over() {
-    ALL.open();
-}
-
-/// Takes a descriptor away from low numbers, and remembers that it is ours.
-pub fn take(fd: OwnedFd) -> OwnedFd {
-    let fd = raise(fd);
-    if let Some(status) = sys::status(fd.as_raw_fd()) {
-        LOWEST.fetch_min(fd.as_raw_fd(), Relaxed);
-        ALL.with(|all| {
-            all.retain(|(number, _)| *number != fd.as_raw_fd());
-            all.push((fd.as_raw_fd(), status.st_ino));
-        });
+impl AsFd for Own {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: it is open until this is dropped. (Whoever has asked for the number and not used it yet when the program takes
+        // it uses the program's file: a moment as short as between two instructions.)
+        unsafe { BorrowedFd::borrow_raw(self.0.load(Relaxed)) }
     }
-    fd
 }
 
-/// The same at a high number, if there is one.
-fn raise(fd: OwnedFd) -> OwnedFd {
+impl Drop for Own {
+    fn drop(&mut self) {
+        sys::close(self.0.load(Relaxed));
+    }
+}
+
+/// The number of a socket, which is its owner's too, and its inode number. One that was closed is found out when its number
+/// is looked at.
+struct Known(Arc<AtomicI32>, u64);
+
+impl Known {
+    fn number(&self) -> c_int {
+        self.0.load(Relaxed)
+    }
+
+    fn is_there(&self) -> bool {
+        sys::status(self.number()).is_some_and(|status| status.st_ino == self.1)
+    }
+}
+
+gates! {
+    static ALL: Vec<Known> = Table, Vec::new();
+}
+
+/// Takes a socket away from low numbers, and remembers that it is ours.
+pub fn take(socket: Connected) -> io::Result<Own> {
+    let number = raise(socket.as_fd().as_raw_fd())?;
+    LOWEST.fetch_min(number, Relaxed);
+    let own = Own(Arc::new(AtomicI32::new(number)));
+    let inode = sys::status(number).map_or(0, |status| status.st_ino);
+    ALL.with(|all| {
+        all.retain(|known| known.number() != number);
+        all.push(Known(own.0.clone(), inode));
+    });
+    Ok(own)
+}
+
+/// The program wants this number: if it is one of ours, that gets another.
+pub fn give_way(fd: c_int) -> bool {
+    ALL.with(|all| {
+        let mut all = all.iter();
+        let Some(ours) = all.find(|known| known.number() == fd && known.is_there()) else {
+            return true;
+        };
+        let raised = raise(fd);
+        if let Ok(number) = raised {
+            LOWEST.fetch_min(number, Relaxed);
+            ours.0.store(number, Relaxed);
+        }
+        raised.is_ok()
+    })
+}
+
+/// The same at a high number, if there is one; else at any.
+fn raise(fd: c_int) -> io::Result<c_int> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -46,20 +88,15 @@ fn raise(fd: OwnedFd) -> OwnedFd {
     // SAFETY: fills the structure.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let high = HIGH.min(limit.rlim_cur / 4 * 3) as usize;
-    let args = [
-        fd.as_raw_fd() as usize,
-        libc::F_DUPFD_CLOEXEC as usize,
-        high,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: a duplicate, which is ours.
-    match sys::checked(unsafe { sys::call(libc::SYS_fcntl, args) }) {
-        // SAFETY: it was just made.
-        Ok(raised) => unsafe { OwnedFd::from_raw_fd(raised as c_int) },
-        Err(_) => fd,
-    }
+    let duplicate = |lowest: usize| {
+        let args = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, lowest, 0, 0, 0];
+        // SAFETY: no pointers.
+        sys::checked(unsafe { sys::call(libc::SYS_fcntl, args) })
+    };
+    let raised = duplicate(high).or_else(|_| duplicate(3));
+    raised
+        .map(|number| number as c_int)
+        .map_err(io::Error::from_raw_os_error)
 }
 
 /// Whether a descriptor is ours.
@@ -69,7 +106,7 @@ pub fn is_ours(fd: c_int) -> bool {
     }
     ALL.with(|all| {
         all.iter()
-            .any(|(number, inode)| *number == fd && is(fd, *inode))
+            .any(|known| known.number() == fd && known.is_there())
     })
 }
 
@@ -79,24 +116,18 @@ pub fn between(first: c_int, last: c_int) -> Vec<c_int> {
         return Vec::new();
     }
     let mut found: Vec<c_int> = ALL.with(|all| {
-        let there = all.iter().filter(|(number, inode)| is(*number, *inode));
-        there.map(|(number, _)| *number).collect()
+        let there = all.iter().filter(|known| known.is_there());
+        there.map(Known::number).collect()
     });
     found.retain(|number| (first..=last).contains(number));
     found.sort_unstable();
     found
 }
 
-fn is(fd: c_int, inode: u64) -> bool {
-    sys::status(fd).is_some_and(|status| status.st_ino == inode)
-}
-
 /// In the child of a fork: the connections are the parent's, whose end the nodes must be able to see.
 pub fn close_all() {
     let all = ALL.with(std::mem::take);
-    for (fd, inode) in all {
-        if is(fd, inode) {
-            sys::close(fd);
-        }
+    for known in all.iter().filter(|known| known.is_there()) {
+        sys::close(known.number());
     }
 }

@@ -9,12 +9,13 @@
 //! without asking us gets EBADF or EPERM. Position and O_APPEND are the kernel's, shared by all that
 //! share the descriptor. The content is read through /proc/self/fd.
 
-use crate::call::{Errno, errno};
+use crate::call::Errno;
+use crate::memfd;
 use libc::{c_int, c_void};
 use presagio_arena::sys;
 use presagio_ninep::{Qid, QidKind};
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 const MAGIC: &[u8; 16] = b"presagio divert1";
 
@@ -52,12 +53,8 @@ impl Blank {
     pub fn new(path: &[u8]) -> Result<Blank, Errno> {
         let end = &path[path.len().saturating_sub(NAME_MAX)..];
         let name = CString::new(end).map_err(|_| Errno::INVAL)?;
-        let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
-        let args = [name.as_ptr() as usize, flags, 0, 0, 0, 0];
-        // SAFETY: the name ends with a zero.
-        let fd = call(libc::SYS_memfd_create, args)?;
-        // SAFETY: it was just made.
-        Ok(Blank(unsafe { OwnedFd::from_raw_fd(fd as c_int) }))
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        memfd::make(&name, flags).map(Blank)
     }
 
     pub fn status(&self) -> Option<libc::stat> {
@@ -66,44 +63,22 @@ impl Blank {
 
     /// Writes down what it stands for. The number stays the same.
     pub fn fill(self, meaning: &Meaning) -> Result<c_int, Errno> {
-        let bytes = meaning.bytes();
-        let fd = self.0.as_raw_fd() as usize;
-        let args = [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
-        if call(libc::SYS_pwrite64, args)? != bytes.len() {
-            return Err(Errno::NOSPC);
-        }
-        let seals =
-            libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-        call(
-            libc::SYS_fcntl,
-            [fd, libc::F_ADD_SEALS as usize, seals as usize, 0, 0, 0],
-        )?;
+        memfd::write_all(&self.0, &meaning.bytes())?;
+        memfd::seal(&self.0)?;
         let kept = meaning.flags & KEPT;
         // It is there, so only /proc can be missing.
-        let shown = again(fd as c_int, libc::O_WRONLY | kept).map_err(|_| Errno::IO)?;
-        let cloexec = meaning.flags & libc::O_CLOEXEC;
-        call(
-            libc::SYS_dup3,
-            [shown.as_raw_fd() as usize, fd, cloexec as usize, 0, 0, 0],
-        )?;
+        let fd = self.0.as_raw_fd();
+        let shown = memfd::again(fd, libc::O_WRONLY | kept).map_err(|_| Errno::IO)?;
+        let (shown, cloexec) = (shown.as_raw_fd() as usize, meaning.flags & libc::O_CLOEXEC);
+        let args = [shown, fd as usize, cloexec as usize, 0, 0, 0];
+        memfd::call(libc::SYS_dup3, args)?;
         Ok(self.0.into_raw_fd())
     }
 }
 
-/// Another description of what a descriptor is of.
-fn again(fd: c_int, flags: c_int) -> Result<OwnedFd, Errno> {
-    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let digits = fd.to_string();
-    path[14..14 + digits.len()].copy_from_slice(digits.as_bytes());
-    let path = std::ffi::CStr::from_bytes_until_nul(&path).map_err(|_| Errno::BADF)?;
-    let opened = sys::open(path, flags).map_err(errno)?;
-    // SAFETY: it was just made.
-    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
-}
-
 /// What a descriptor stands for, `None` if it is no placeholder.
 pub fn read(fd: c_int) -> Result<Option<Meaning>, Errno> {
-    let file = match again(fd, libc::O_RDONLY) {
+    let file = match memfd::again(fd, libc::O_RDONLY) {
         Ok(file) => file,
         // The descriptor may be gone by now.
         Err(Errno::NOENT) => return Err(Errno::BADF),
@@ -112,7 +87,7 @@ pub fn read(fd: c_int) -> Result<Option<Meaning>, Errno> {
     let mut bytes = vec![0; SIZE_MAX];
     let to: *mut c_void = bytes.as_mut_ptr().cast();
     let args = [file.as_raw_fd() as usize, to as usize, bytes.len(), 0, 0, 0];
-    bytes.truncate(call(libc::SYS_pread64, args)?);
+    bytes.truncate(memfd::call(libc::SYS_pread64, args)?);
     Ok(Meaning::parse(&bytes))
 }
 
@@ -166,10 +141,4 @@ fn text(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let (text, others) = rest.split_at_checked(length.into())?;
     *rest = others;
     Some(text.to_vec())
-}
-
-/// A system call of ours, on our memory and descriptors.
-fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
-    // SAFETY: as its callers here see to.
-    sys::checked(unsafe { sys::call(number, args) }).map_err(errno)
 }

@@ -4,10 +4,12 @@
 //! it is walked as the kernel does: names are looked up, symbolic links followed, `..` goes back to what was really
 //! walked. An absolute link starts again from "/", and `..` may leave the export: then the path goes on elsewhere, and may come
 //! back. One message to the node walks as many names as there are, and only where a link turns up it is looked at.
+//!
+//! The name of a descriptor, such as /dev/fd/5, which the kernel takes for what that is of, is the forwarded file if it is of one.
 
 use crate::call::{Errno, errno, guarded};
-use crate::gate::Gate;
-use crate::{table, world};
+use crate::table::{self, Open};
+use crate::world;
 use libc::{c_char, c_int};
 use presagio_arena::sys;
 use presagio_forward::File;
@@ -15,6 +17,7 @@ use presagio_ninep::QidKind;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -104,7 +107,7 @@ pub unsafe fn may_be_ours(at: c_int, path: *const c_char) -> bool {
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     match path.first() {
         None => false,
-        Some(b'/') => may_lead_to_prefix(path),
+        Some(b'/') => may_lead_to_prefix(path) || behind_descriptor(path).is_some(),
         Some(_) if at == libc::AT_FDCWD => {
             WORKING_STATE.load(Relaxed) != PLAIN || has_dots(path) || world::is_guest()
         }
@@ -138,7 +141,7 @@ fn is_below(path: &[u8], prefix: &[u8]) -> bool {
 pub unsafe fn resolve(at: c_int, path: *const c_char, last: Last) -> Result<Where, Errno> {
     // SAFETY: as the caller vouches.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    match Walk::begin(at, path)? {
+    match Walk::begin(at, path, last)? {
         Some(_) if path.len() >= PATH_MAX => Err(Errno::NAMETOOLONG),
         Some(walk) => walk.run(last),
         None => Ok(Where::Local),
@@ -205,42 +208,52 @@ enum Step {
 
 impl Walk {
     /// The walk of a path that begins in an export; `None` if it does not.
-    fn begin(at: c_int, path: &[u8]) -> Result<Option<Walk>, Errno> {
+    fn begin(at: c_int, path: &[u8], last: Last) -> Result<Option<Walk>, Errno> {
         if path.is_empty() {
             return Ok(None);
         }
         if path[0] == b'/' {
-            return Walk::from_text(path);
+            return Walk::from_text(path, last);
         }
         if at == libc::AT_FDCWD {
             return match working_place() {
                 Place::Export(export, names) => {
                     Ok(Some(Walk::new(export, names.into_iter(), path)?))
                 }
-                Place::Local(directory) => Walk::from_text(&joined(&directory, path)),
+                Place::Local(directory) => Walk::from_text(&joined(&directory, path), last),
             };
         }
         match table::get(at) {
-            Some(open) if open.is_dir => {
-                let mut walk = Walk::new(open.export, std::iter::empty(), path)?;
-                walk.start = open.file()?.clone();
-                walk.above = names_of(&open.path).collect();
-                Ok(Some(walk))
-            }
-            Some(_) => Err(Errno::NOTDIR),
+            Some(open) => Walk::from_open(&open, path).map(Some),
             None => match directory_of(at) {
-                Some(directory) => Walk::from_text(&joined(&directory, path)),
+                Some(directory) => Walk::from_text(&joined(&directory, path), last),
                 None => Ok(None),
             },
         }
     }
 
     /// Of an absolute path.
-    fn from_text(path: &[u8]) -> Result<Option<Walk>, Errno> {
-        match enter(path) {
-            Some((export, rest)) => Ok(Some(Walk::new(export, std::iter::empty(), rest)?)),
+    fn from_text(path: &[u8], last: Last) -> Result<Option<Walk>, Errno> {
+        if let Some((export, rest)) = enter(path) {
+            return Walk::new(export, std::iter::empty(), rest).map(Some);
+        }
+        match behind_descriptor(path) {
+            // To the kernel it is a link.
+            Some((_, b"")) if last == Last::Keep => Ok(None),
+            Some((open, rest)) => Walk::from_open(&open, rest).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// From what a descriptor is of.
+    fn from_open(open: &Open, path: &[u8]) -> Result<Walk, Errno> {
+        if !open.is_dir && !path.is_empty() {
+            return Err(Errno::NOTDIR);
+        }
+        let mut walk = Walk::new(open.export, std::iter::empty(), path)?;
+        walk.start = open.file()?.clone();
+        walk.above = names_of(&open.path).collect();
+        Ok(walk)
     }
 
     /// From a directory of an export, which `names` lead to.
@@ -287,7 +300,7 @@ impl Walk {
                         return Err(Errno::NAMETOOLONG);
                     }
                     let links = self.links;
-                    match Walk::from_text(&path)? {
+                    match Walk::from_text(&path, last)? {
                         Some(walk) => self = Walk { links, ..walk },
                         None => {
                             let path = CString::new(path).map_err(|_| Errno::INVAL)?;
@@ -452,6 +465,28 @@ fn joined(directory: &[u8], path: &[u8]) -> Vec<u8> {
     [directory, b"/", path].concat()
 }
 
+/// The forwarded file whose descriptor an absolute path names, as /dev/fd/5 or /proc/self/fd/5 does, and what comes behind
+/// that.
+fn behind_descriptor(path: &[u8]) -> Option<(Arc<Open>, &[u8])> {
+    let rest = match path.strip_prefix(b"/dev/") {
+        Some(b"stdin") => b"0",
+        Some(b"stdout") => b"1",
+        Some(b"stderr") => b"2",
+        Some(rest) => rest.strip_prefix(b"fd/")?,
+        None => {
+            let rest = path.strip_prefix(b"/proc/")?;
+            let (process, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
+            let is_us = matches!(process, b"self" | b"thread-self")
+                || process == sys::process_id().to_string().as_bytes();
+            rest.strip_prefix(b"/fd/").filter(|_| is_us)?
+        }
+    };
+    let end = rest.iter().position(|byte| *byte == b'/');
+    let (digits, behind) = rest.split_at(end.unwrap_or(rest.len()));
+    let fd = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((table::get(fd)?, behind))
+}
+
 /// The prefix that an absolute path comes to, the longest if there are several, and the rest behind it.
 fn enter(path: &[u8]) -> Option<(usize, &[u8])> {
     let mut normal = Vec::with_capacity(path.len());
@@ -487,8 +522,10 @@ const UNKNOWN: u8 = 0;
 const PLAIN: u8 = 1;
 const SPECIAL: u8 = 2;
 
-/// The kernel's working directory, if it is known.
-static WORKING: Gate<Option<Vec<u8>>> = Gate::new(None);
+gates! {
+    /// The kernel's working directory, if it is known.
+    static WORKING: Option<Vec<u8>> = Table, None;
+}
 
 enum Place {
     Local(Vec<u8>),

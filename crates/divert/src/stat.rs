@@ -1,7 +1,6 @@
 //! What is known of files: the `stat` family by all its names, `statx`, and who a file is for libpresagio.so.
 
 use crate::call::{Errno, done, guarded};
-use crate::fd::magic_number;
 use crate::resolve::{Last, Routed, Spot, route};
 use crate::{table, world};
 use libc::{c_char, c_int, c_uint, stat, statx};
@@ -57,13 +56,6 @@ unsafe fn ask(at: c_int, path: *const c_char, flags: c_int) -> Result<Asked, Err
         0 => Last::Follow,
         _ => Last::Keep,
     };
-    // SAFETY: as the caller vouches.
-    if let Some(fd) = unsafe { magic_number(path) }
-        && last == Last::Follow
-        && table::get(fd).is_some()
-    {
-        return ask_of_fd(fd);
-    }
     // SAFETY: as the caller vouches.
     match unsafe { route(at, path, last, |spot| attributes(&spot)) }? {
         Routed::Real => Ok(Asked::Real),

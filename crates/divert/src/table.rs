@@ -2,14 +2,13 @@
 //! and one that is in it is compared with what the kernel has at each use, since a program may close and open around us.
 
 use crate::call::{Errno, errno, guarded};
-use crate::gate::Gate;
 use crate::placeholder::{self, Meaning};
 use crate::world;
 use libc::c_int;
 use presagio_arena::sys;
 use presagio_forward::File;
 use presagio_ninep::{OpenFlags, Qid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,7 +22,11 @@ const OURS: u8 = 2;
 
 static STATES: [AtomicU8; KNOWN_MAX] = [const { AtomicU8::new(UNKNOWN) }; KNOWN_MAX];
 
-static OPENS: Gate<BTreeMap<c_int, Arc<Open>>> = Gate::new(BTreeMap::new());
+gates! {
+    static OPENS: BTreeMap<c_int, Arc<Open>> = Table, BTreeMap::new();
+    /// Placeholders that this program had before it forked.
+    static INHERITED: BTreeSet<u64> = Table, BTreeSet::new();
+}
 
 /// What `stat` says of memfds.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
@@ -60,14 +63,6 @@ pub fn start() -> bool {
     status.is_some()
 }
 
-pub fn fork_begins() {
-    OPENS.close();
-}
-
-pub fn fork_over() {
-    OPENS.open();
-}
-
 /// All files are another process's. Nothing may be said on its connections, so nothing is dropped.
 pub fn forget() {
     let old = OPENS.with(std::mem::take);
@@ -75,10 +70,6 @@ pub fn forget() {
     std::mem::forget(old);
     INHERITED.with(|known| known.extend(inodes));
 }
-
-/// Placeholders that this program had before it forked.
-static INHERITED: Gate<std::collections::BTreeSet<u64>> =
-    Gate::new(std::collections::BTreeSet::new());
 
 fn state(fd: c_int) -> Option<&'static AtomicU8> {
     usize::try_from(fd).ok().and_then(|fd| STATES.get(fd))
@@ -140,8 +131,11 @@ fn look(fd: c_int) -> Option<Arc<Open>> {
 
 /// A placeholder that is not in the table.
 fn adopt(fd: c_int, inode: u64) -> Result<Option<Arc<Open>>, Errno> {
-    let same = OPENS.with(|opens| opens.values().find(|open| open.inode == inode).cloned());
-    let open = match same {
+    let find = |opens: &BTreeMap<c_int, Arc<Open>>| {
+        let same = opens.values().find(|open| open.inode == inode);
+        same.cloned()
+    };
+    let open = match OPENS.with(|opens| find(opens)) {
         Some(open) => open,
         None => match placeholder::read(fd)? {
             Some(meaning) => {
@@ -151,8 +145,8 @@ fn adopt(fd: c_int, inode: u64) -> Result<Option<Arc<Open>>, Errno> {
             None => return Ok(None),
         },
     };
-    insert(fd, open.clone());
-    Ok(Some(open))
+    // Another thread may have been here meanwhile: they must not have two that know nothing of each other.
+    Ok(Some(insert(fd, |opens| find(opens).unwrap_or(open))))
 }
 
 /// A file that was just opened.
@@ -160,18 +154,25 @@ pub fn opened(fd: c_int, meaning: Meaning, file: File) {
     if let Some(status) = sys::status(fd) {
         let open = Open::new(status.st_ino, meaning, false);
         let _ = open.file.set(file);
-        insert(fd, Arc::new(open));
+        let open = Arc::new(open);
+        insert(fd, |_| open);
     }
 }
 
-fn insert(fd: c_int, open: Arc<Open>) {
+/// Enters what is chosen with the table at hand.
+fn insert(fd: c_int, choose: impl FnOnce(&BTreeMap<c_int, Arc<Open>>) -> Arc<Open>) -> Arc<Open> {
     if world::is_guest() {
-        return;
+        return choose(&BTreeMap::new());
     }
-    let old = OPENS.with(|opens| opens.insert(fd, open));
+    let (open, old) = OPENS.with(|opens| {
+        let open = choose(opens);
+        let old = opens.insert(fd, open.clone());
+        (open, old)
+    });
     // Outside of the gate, since this talks to the node.
     drop(old);
     remember(fd, OURS);
+    open
 }
 
 /// A descriptor is closed.
@@ -186,7 +187,7 @@ pub fn closed(fd: c_int) {
 /// `new` is a duplicate of `old` from now on.
 pub fn copied(old: c_int, new: c_int) {
     match get(old) {
-        Some(open) => insert(new, open),
+        Some(open) => drop(insert(new, |_| open)),
         None => closed(new),
     }
 }
@@ -279,17 +280,6 @@ impl Open {
         let export = world::export(self.export)?;
         let (flags, handle) = (node_flags(flags), handle.as_deref());
         export.reopen(meaning.uid, flags, self.qid, &self.path, handle)
-    }
-
-    /// The same file opened once more, and what a placeholder of that says.
-    pub fn again(&self, flags: c_int) -> Result<(Meaning, File), Errno> {
-        let file = self.reopen(flags)?;
-        let meaning = Meaning {
-            flags,
-            handle: file.handle().map(|handle| handle.to_vec()),
-            ..self.meaning.clone()
-        };
-        Ok((meaning, file))
     }
 
     /// Does something at the position, which nobody else moves meanwhile: not another thread, and not another process

@@ -9,21 +9,19 @@
 //! inherited; if it has to make one, the parent gives up all it has, since the number of that one means nothing there.
 
 use crate::call::{Errno, guarded};
-use crate::{fd, hook, memory, own, stdio, table};
+use crate::{fd, gate, hook, own, stdio, table, theirs};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
-use presagio_forward::{Dial, File, Remote};
+use presagio_forward::{Connected, Dial, File, Remote};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
-
-use crate::gate::Gate;
+use std::time::Duration;
 
 /// Device numbers from here on are those of exports. No device has them: the kernel's own are shorter.
 const FIRST_DEVICE: u64 = libc::makedev(0xffff, 0x7072_0000);
@@ -58,8 +56,11 @@ struct Page {
 static ON: AtomicBool = AtomicBool::new(false);
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 static ORDERS: OnceLock<Orders> = OnceLock::new();
-/// Who makes a world, or begins anew.
-static MAKING: Gate<()> = Gate::new(());
+
+gates! {
+    /// Who makes a world, or begins anew.
+    static MAKING: () = World, ();
+}
 
 /// Run by the loader before the program, with what `main` will get.
 #[used]
@@ -261,7 +262,8 @@ impl Export {
         let mut options = forwarded.options.clone();
         options.dial = options
             .dial
-            .map(|dial| Dial(Arc::new(move |node| connect(&dial, node))));
+            .map(|dial| Dial(Arc::new(move |node, left| connect(&dial, node, left))));
+        options.fill = theirs::fill;
         Ok(Export {
             shadow: forwarded.shadow.clone(),
             remote: Remote::new(options).map_err(|_| Errno::IO)?,
@@ -286,11 +288,11 @@ impl Export {
     }
 }
 
-fn connect(dial: &Dial, node: usize) -> std::io::Result<OwnedFd> {
+fn connect(dial: &Dial, node: usize, left: Duration) -> std::io::Result<Connected> {
     if is_guest() {
         page().stale.store(true, Relaxed);
     }
-    Ok(own::take((dial.0)(node)?))
+    Ok(Box::new(own::take((dial.0)(node, left)?)?))
 }
 
 /// What `stat` gives as the device of an export.
@@ -348,26 +350,30 @@ hooks! {
     };
 }
 
-extern "C" fn fork_begins() {
-    MAKING.close();
-    table::fork_begins();
-    own::fork_begins();
-    memory::fork_begins();
+unsafe extern "C" {
+    fn _IO_list_lock();
+    fn _IO_list_unlock();
+    fn _IO_list_resetlock();
 }
 
-fn fork_over() {
-    memory::fork_over();
-    own::fork_over();
-    table::fork_over();
-    MAKING.open();
+/// Who flushes all streams holds the C library's list of them when it comes to a gate of ours; the C library itself, in a fork,
+/// takes the list behind our gates. So it is taken here first, which it may be twice.
+extern "C" fn fork_begins() {
+    // SAFETY: no arguments; it is given back below.
+    unsafe { _IO_list_lock() };
+    gate::close_all();
 }
 
 extern "C" fn fork_over_here() {
-    fork_over();
+    gate::open_all();
+    // SAFETY: taken above.
+    unsafe { _IO_list_unlock() };
 }
 
 extern "C" fn fork_over_there() {
-    fork_over();
+    gate::open_all();
+    // SAFETY: no other thread is there. The C library has done this by now, but only if there were others before.
+    unsafe { _IO_list_resetlock() };
     let _ = guarded(|| {
         settle();
         Ok(())

@@ -26,6 +26,13 @@ fn processes_that_share_a_descriptor_share_its_position() {
 }
 
 #[test]
+fn threads_that_first_use_a_descriptor_at_once_share_its_position() {
+    let site = Site::new();
+    let printed = site.run("first.c", &[]);
+    assert_eq!(printed, "wrong 0 position 80\n");
+}
+
+#[test]
 fn descriptors_go_through_fork_and_exec() {
     let site = Site::new();
     let printed = site.same("execs.c", &[]);
@@ -58,10 +65,24 @@ fn threads_and_signal_handlers_lose_nothing() {
 }
 
 #[test]
+fn memory_that_is_not_there_is_efault_and_nobody_elses_trouble() {
+    let site = Site::new();
+    let printed = site.same("faults.c", &[]);
+    assert!(printed.ends_with("others fine\n"), "{printed}");
+}
+
+#[test]
 fn a_program_with_threads_forks_under_load() {
     let site = Site::new();
     let printed = site.run("forkload.c", &[]);
     assert_eq!(printed, "failed 0 bad 0 position 600\n");
+}
+
+#[test]
+fn a_fork_meets_threads_in_the_middle_of_anything() {
+    let site = Site::new();
+    let printed = site.run("forks.c", &[]);
+    assert_eq!(printed, "stat failed 0\nspawn failed 0\nflush failed 0\n");
 }
 
 #[test]
@@ -126,7 +147,10 @@ fn a_program_that_closes_all_descriptors_goes_on() {
     let site = Site::new();
     // What it inherits from whoever runs the test it closes in both runs.
     let printed = site.same("closeall.c", &[]);
-    assert!(printed.ends_with("1\n0\n1\n1\n-1\n7\n"), "{printed}");
+    assert!(
+        printed.ends_with("1\n0\n1\n1\n-1\n120 7\n0\n7\n"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -179,6 +203,13 @@ fn a_descriptor_by_its_name_is_the_file_again() {
 }
 
 #[test]
+fn every_call_takes_the_name_of_a_descriptor_for_its_file() {
+    let site = Site::new();
+    let printed = site.same("magic.c", &[]);
+    assert!(printed.contains("/dev/stdin: 3 zer\n"), "{printed}");
+}
+
+#[test]
 fn a_lock_that_would_end_with_its_taker_is_refused() {
     let site = Site::new();
     let output = site.script(
@@ -198,6 +229,20 @@ fn large_transfers_arrive_whole() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "same\n");
     let noise = std::fs::read(site.room().join("noise")).unwrap();
     assert!(std::fs::read(site.export().join("b")).unwrap() == noise);
+}
+
+#[test]
+fn what_is_mapped_or_run_is_whole_though_reads_are_short() {
+    let site = Site::with_short_reads();
+    let output = site.script(
+        r#"seq 300000 > numbers; cp numbers /bin/echo $FAR; cmp numbers $FAR/numbers; $FAR/echo run
+         python3 -c '
+import mmap, os
+with open(os.environ["FAR"] + "/numbers", "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    print(mapped[:] == open("numbers", "rb").read())'"#,
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "run\nTrue\n");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use presagio_ninep::Address;
 use presagio_ninep::client::{self, Client, Lost};
 use std::fmt;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,9 +92,13 @@ impl fmt::Debug for LastResort {
     }
 }
 
-/// How to get a connected stream socket to a node, by its index in the list: for those who cannot reach nodes themselves.
+/// How to get a connected stream socket to a node, by its index in the list, in no more than so much time: for those who cannot
+/// reach nodes themselves.
 #[derive(Clone)]
-pub struct Dial(pub Arc<dyn Fn(usize) -> io::Result<OwnedFd> + Send + Sync>);
+pub struct Dial(pub Arc<dyn Fn(usize, Duration) -> io::Result<Connected> + Send + Sync>);
+
+/// A connected stream socket, whoever owns it.
+pub type Connected = Box<dyn AsFd + Send + Sync>;
 
 impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,6 +150,8 @@ pub struct Options {
     /// Who we are to nodes that are reached over TCP with TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<presagio_ninep::client::TlsIdentity>,
+    /// How data gets into the memory of who reads, where that memory may not be there.
+    pub fill: client::Fill,
     /// The number under which nodes know the owners of our locks, where several clients share owners; else each has its
     /// own.
     pub owners: Option<Instance>,
@@ -172,6 +178,7 @@ impl Options {
             credential: None,
             #[cfg(feature = "tls")]
             tls: None,
+            fill: client::Options::default().fill,
             owners: None,
         }
     }

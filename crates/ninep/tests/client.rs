@@ -80,6 +80,24 @@ fn replies_in_any_order_reach_their_requests() {
 }
 
 #[test]
+fn memory_that_cannot_be_written_fails_its_read_and_nothing_else() {
+    let refuses = Options {
+        fill: |_, _| false,
+        ..Options::default()
+    };
+    let (client, server) = pair(&refuses, serve_all);
+    let mut memory = vec![0; 200_000];
+    for size in [1, 5000, 200_000] {
+        let read = client.read(Fid(1), 7, &mut memory[..size]);
+        assert!(matches!(read, Err(Error::Fault)), "{read:?}");
+        let answer = client.call(Ask::read(Fid(1), 7, vec![0; size])).unwrap();
+        assert!(answer.into_data() == content(7, size as u32));
+    }
+    drop(client);
+    server.join().unwrap();
+}
+
+#[test]
 fn many_threads_share_a_connection_that_reorders() {
     let (client, server) = pair(&Options::default(), |mut peer| {
         for round in 0..200 {

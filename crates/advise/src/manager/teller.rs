@@ -163,7 +163,7 @@ struct Node {
 impl Node {
     fn new(options: &Options, node: usize) -> io::Result<Node> {
         let dial = options.dial.clone();
-        let dial = dial.map(|dial| Dial(Arc::new(move |_| (dial.0)(node))));
+        let dial = dial.map(|dial| Dial(Arc::new(move |_, left| (dial.0)(node, left))));
         let remote = Remote::new(Options {
             nodes: vec![options.nodes[node].clone()],
             spread: Spread::Clients,

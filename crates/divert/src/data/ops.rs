@@ -3,6 +3,7 @@
 use crate::call::{Errno, counted, errno, get_errno, guarded, set_errno};
 use crate::fd::appends;
 use crate::table::{self, Open};
+use crate::theirs::{self, part};
 use libc::{c_int, c_void, iovec, off_t, ssize_t};
 use presagio_forward::File;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ const PARTS_MAX: c_int = 1024;
 
 /// Parts that are not more than this together are moved as one.
 const JOINED_MAX: usize = 1 << 20;
+
+const FAULT: Errno = errno(libc::EFAULT);
 
 /// Where bytes are moved.
 #[derive(Clone, Copy)]
@@ -41,50 +44,48 @@ impl Parts {
     }
 
     /// All of them, no longer together than one call may move.
-    ///
-    /// # Safety
-    ///
-    /// They are those of the call.
-    unsafe fn list(self) -> Result<Vec<(*mut u8, usize)>, Errno> {
-        let parts = match self {
-            Parts::One(buffer, count) => vec![(buffer.cast(), count)],
+    fn list(self) -> Result<Vec<iovec>, Errno> {
+        let mut parts = match self {
+            Parts::One(buffer, count) => vec![part(buffer.cast(), count)],
             Parts::Many(_, count) if !(0..=PARTS_MAX).contains(&count) => {
                 return Err(Errno::INVAL);
             }
             Parts::Many(_, 0) => Vec::new(),
-            Parts::Many(parts, count) => {
-                // SAFETY: as the caller vouches.
-                let parts = unsafe { std::slice::from_raw_parts(parts, count as usize) };
-                let all = parts
-                    .iter()
-                    .map(|part| (part.iov_base.cast(), part.iov_len));
-                all.collect()
-            }
+            Parts::Many(parts, count) => copy_list(parts, count as usize)?,
         };
         let mut room = COUNT_MAX;
-        let mut list = Vec::with_capacity(parts.len());
-        for (start, length) in parts {
-            if length > isize::MAX as usize {
+        for part in &mut parts {
+            if part.iov_len > isize::MAX as usize {
                 return Err(Errno::INVAL);
             }
-            let length = length.min(room);
-            if length > 0 && !is_the_programs(start, length) {
-                return Err(errno(libc::EFAULT));
+            part.iov_len = part.iov_len.min(room);
+            if part.iov_len > 0 && !is_the_programs(part) {
+                return Err(FAULT);
             }
-            room -= length;
-            if length > 0 {
-                list.push((start, length));
-            }
+            room -= part.iov_len;
         }
-        Ok(list)
+        parts.retain(|part| part.iov_len > 0);
+        Ok(parts)
     }
 }
 
-/// Whether memory can be the program's at all.
-fn is_the_programs(start: *mut u8, length: usize) -> bool {
+fn copy_list(list: *const iovec, count: usize) -> Result<Vec<iovec>, Errno> {
+    let mut parts = vec![part(std::ptr::null_mut(), 0); count];
+    let size = size_of::<iovec>() * count;
+    // SAFETY: the memory of the copy, in which any bytes mean something.
+    let to = unsafe { std::slice::from_raw_parts_mut(parts.as_mut_ptr().cast(), size) };
+    match theirs::get(&[part(list.cast_mut().cast(), size)], to) == size {
+        true => Ok(parts),
+        false => Err(FAULT),
+    }
+}
+
+/// Whether memory can be the program's at all. Whether it is there is found out when it is used.
+fn is_the_programs(part: &iovec) -> bool {
     const END: usize = 1 << 47;
-    let end = (start as usize).checked_add(length);
-    start as usize >= 4096 && end.is_some_and(|end| end <= END)
+    let start = part.iov_base as usize;
+    let end = start.checked_add(part.iov_len);
+    start >= 4096 && end.is_some_and(|end| end <= END)
 }
 
 /// Reads, if the descriptor is forwarded.
@@ -145,8 +146,7 @@ pub unsafe fn read_at(fd: c_int, open: &Open, parts: Parts, at: At) -> Result<us
     if open.is_dir {
         return Err(Errno::ISDIR);
     }
-    // SAFETY: as the caller vouches.
-    let parts = unsafe { parts.list() }?;
+    let parts = parts.list()?;
     let file = open.file()?;
     match at {
         At::Offset(offset) => {
@@ -162,42 +162,39 @@ pub unsafe fn read_at(fd: c_int, open: &Open, parts: Parts, at: At) -> Result<us
     }
 }
 
-unsafe fn read_parts(file: &File, offset: u64, parts: &[(*mut u8, usize)]) -> Result<usize, Errno> {
-    let total: usize = parts.iter().map(|part| part.1).sum();
+unsafe fn read_parts(file: &File, offset: u64, parts: &[iovec]) -> Result<usize, Errno> {
+    let total: usize = parts.iter().map(|part| part.iov_len).sum();
     if parts.len() > 1 && total <= JOINED_MAX {
         let mut joined = vec![0; total];
         let count = file.read_at(offset, &mut joined)?;
-        // SAFETY: as the caller vouches.
-        unsafe { scatter(&joined[..count], parts) };
-        return Ok(count);
+        return moved(theirs::put(parts, &joined[..count]), count);
     }
-    each(parts, |done, start, length| {
-        // SAFETY: as the caller vouches.
-        let to = unsafe { std::slice::from_raw_parts_mut(start, length) };
+    each(parts, |done, part| {
+        // SAFETY: as the caller vouches; nothing but the kernel looks at it.
+        let to = unsafe { std::slice::from_raw_parts_mut(part.iov_base.cast(), part.iov_len) };
         file.read_at(offset + done as u64, to)
     })
 }
 
-unsafe fn scatter(mut bytes: &[u8], parts: &[(*mut u8, usize)]) {
-    for (start, length) in parts {
-        let (now, later) = bytes.split_at(bytes.len().min(*length));
-        // SAFETY: the program's memory, of at least this length.
-        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), *start, now.len()) };
-        bytes = later;
+/// What could be moved counts, unless that is nothing.
+fn moved(count: usize, wanted: usize) -> Result<usize, Errno> {
+    match count {
+        0 if wanted > 0 => Err(FAULT),
+        count => Ok(count),
     }
 }
 
 /// Moves part after part, until one is not moved completely.
 fn each(
-    parts: &[(*mut u8, usize)],
-    mut act: impl FnMut(usize, *mut u8, usize) -> Result<usize, Errno>,
+    parts: &[iovec],
+    mut act: impl FnMut(usize, &iovec) -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
     let mut done = 0;
-    for (start, length) in parts {
-        match act(done, *start, *length) {
+    for part in parts {
+        match act(done, part) {
             Ok(count) => {
                 done += count;
-                if count < *length {
+                if count < part.iov_len {
                     break;
                 }
             }
@@ -216,8 +213,7 @@ pub unsafe fn write_at(fd: c_int, open: &Open, parts: Parts, at: At) -> Result<u
     if !open.is_writable() {
         return Err(Errno::BADF);
     }
-    // SAFETY: as the caller vouches.
-    let parts = unsafe { parts.list() }?;
+    let parts = parts.list()?;
     let append = matches!(at, At::End) || appends(fd);
     match at {
         At::Offset(offset) if offset < 0 => Err(Errno::INVAL),
@@ -244,11 +240,7 @@ fn position_after(open: &Open, before: u64, count: usize, append: bool) -> u64 {
 }
 
 /// To an offset, or to the end.
-unsafe fn write_parts(
-    open: &Open,
-    to: Option<u64>,
-    parts: &[(*mut u8, usize)],
-) -> Result<usize, Errno> {
+unsafe fn write_parts(open: &Open, to: Option<u64>, parts: &[iovec]) -> Result<usize, Errno> {
     let file = open.writer(to.is_none())?;
     let write = |done: usize, bytes: &[u8]| match to {
         Some(offset)
@@ -261,23 +253,17 @@ unsafe fn write_parts(
         Some(offset) => file.write_at(offset + done as u64, bytes),
         None => file.append(bytes),
     };
-    let total: usize = parts.iter().map(|part| part.1).sum();
+    let total: usize = parts.iter().map(|part| part.iov_len).sum();
     if parts.len() > 1 && total <= JOINED_MAX {
-        // SAFETY: as the caller vouches.
-        let all = parts
-            .iter()
-            .map(|(start, length)| unsafe { slice(*start, *length) });
-        return write(0, &all.collect::<Vec<_>>().concat());
+        let mut joined = vec![0; total];
+        let count = moved(theirs::get(parts, &mut joined), total)?;
+        return write(0, &joined[..count]);
     }
-    each(parts, |done, start, length| {
-        // SAFETY: as the caller vouches.
-        write(done, unsafe { slice(start, length) })
+    each(parts, |done, part| {
+        // SAFETY: as the caller vouches; nothing but the kernel looks at it.
+        let from = unsafe { std::slice::from_raw_parts(part.iov_base.cast(), part.iov_len) };
+        write(done, from)
     })
-}
-
-unsafe fn slice<'a>(start: *const u8, length: usize) -> &'a [u8] {
-    // SAFETY: as the caller vouches.
-    unsafe { std::slice::from_raw_parts(start, length) }
 }
 
 /// Flags of `preadv2` and `pwritev2`.

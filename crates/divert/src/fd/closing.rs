@@ -1,8 +1,8 @@
 //! Closing and duplicating descriptors. The kernel does both; the table is told.
 
 use super::locks;
-use crate::call::{Errno, fail, guarded, number};
-use crate::{own, table};
+use crate::call::{Errno, fail, guarded};
+use crate::{own, table, world};
 use libc::{c_int, c_uint};
 use presagio_arena::sys;
 
@@ -142,19 +142,23 @@ fn note_copy(old: c_int, new: c_int) {
     super::changed(new);
 }
 
+/// To the program a number of ours is free. A guest cannot have it: what it changed would be its parent's.
+fn give_way(new: c_int) -> bool {
+    !world::is_guest() && guarded(|| Ok(own::give_way(new))) == Ok(true)
+}
+
 fn duplicated_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if old == new {
         return real();
     }
-    if own::is_ours(new) {
-        return number(Err(Errno::BADF));
-    }
-    let exists = sys::open_flags(old).is_some();
-    let result = match exists {
-        true => take_away(new, real),
+    if sys::open_flags(old).is_none() {
         // It fails, and closes nothing.
-        false => return real(),
-    };
+        return real();
+    }
+    if own::is_ours(new) && !give_way(new) {
+        return fail(Errno::BADF);
+    }
+    let result = take_away(new, real);
     if result >= 0 {
         note_copy(old, new);
     }

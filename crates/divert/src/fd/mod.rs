@@ -7,7 +7,6 @@ mod opening;
 
 pub use control::appends;
 pub use locks::{has_locks, release_all};
-pub use opening::magic_number;
 
 use crate::{stdio, world};
 use libc::c_int;

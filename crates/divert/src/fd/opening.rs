@@ -1,15 +1,13 @@
 //! Opening files.
 
-use crate::call::{Errno, errno, guarded, number};
+use crate::call::{Errno, errno, number};
 use crate::placeholder::{Blank, Meaning};
 use crate::resolve::{Last, Routed, Spot, route};
-use crate::table::{self, Open};
+use crate::table;
 use crate::world;
 use libc::{c_char, c_int, mode_t};
-use presagio_arena::sys;
 use presagio_forward::File;
-use presagio_ninep::{OpenFlags, QidKind, SetAttr, SetMask};
-use std::ffi::CStr;
+use presagio_ninep::{OpenFlags, QidKind};
 
 /// What is done when the file is open, and must not be done again.
 const MAKING: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC;
@@ -45,12 +43,6 @@ unsafe fn open_at(
     real: impl FnOnce() -> c_int,
     real_at: impl FnOnce(*const c_char) -> c_int,
 ) -> c_int {
-    // SAFETY: as the caller vouches.
-    if let Some(open) = unsafe { magic_number(path) }.and_then(table::get) {
-        let fd = number(guarded(|| open_again(&open, flags)));
-        super::changed(fd);
-        return fd;
-    }
     let keeps = flags & libc::O_NOFOLLOW != 0 || is_exclusive(flags);
     let last = if keeps { Last::Keep } else { Last::Follow };
     // A file that lost its name between being found and being opened is looked for again, as the kernel does.
@@ -71,54 +63,6 @@ unsafe fn open_at(
 
 fn is_exclusive(flags: c_int) -> bool {
     flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0
-}
-
-/// The number in a path such as /dev/fd/5 or /proc/self/fd/5, which the kernel takes for what that descriptor is of.
-///
-/// # Safety
-///
-/// The path is null, or ends with a zero.
-pub unsafe fn magic_number(path: *const c_char) -> Option<c_int> {
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller vouches.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let digits = match path.strip_prefix(b"/dev/") {
-        Some(b"stdin") => return Some(0),
-        Some(b"stdout") => return Some(1),
-        Some(b"stderr") => return Some(2),
-        Some(rest) => rest.strip_prefix(b"fd/")?,
-        None => {
-            let rest = path.strip_prefix(b"/proc/")?;
-            let (process, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
-            let is_us = matches!(process, b"self" | b"thread-self")
-                || process == sys::process_id().to_string().as_bytes();
-            rest.strip_prefix(b"/fd/").filter(|_| is_us)?
-        }
-    };
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Opens a file that is open already, by another description.
-fn open_again(open: &Open, flags: c_int) -> Result<c_int, Errno> {
-    if flags & libc::O_DIRECTORY != 0 && !open.is_dir {
-        return Err(Errno::NOTDIR);
-    }
-    if is_exclusive(flags) {
-        return Err(Errno::EXIST);
-    }
-    let blank = Blank::new(&open.path)?;
-    let (meaning, file) = open.again(flags & !MAKING)?;
-    if flags & libc::O_TRUNC != 0 && !open.is_dir {
-        file.setattr(SetAttr {
-            valid: SetMask::SIZE,
-            ..SetAttr::default()
-        })?;
-    }
-    let fd = blank.fill(&meaning)?;
-    table::opened(fd, meaning, file);
-    Ok(fd)
 }
 
 /// Opens what is at a spot, or makes it, as `open` does; a descriptor of it.

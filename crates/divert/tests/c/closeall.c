@@ -32,9 +32,13 @@ int main(int argc, char **argv)
     closefrom(3);
     printf("%d\n", (int)write(fd, "x", 1));
     fd = open(path, O_RDONLY);
+    int taken = 0;
     for (int to = 900; to < 1020; to++)
-        if (dup2(fd, to) == to)
-            close(to);
+        taken += dup2(fd, to) == to;
+    printf("%d %d\n", taken, (int)pread(fd, b, 7, 0));
+    for (int to = 900; to < 1020; to++)
+        taken -= pread(to, b, 7, 0) == 7 && close(to) == 0;
+    printf("%d\n", taken);
     printf("%d\n", (int)pread(fd, b, 7, 0));
     return 0;
 }

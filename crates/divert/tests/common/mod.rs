@@ -5,7 +5,8 @@
 
 use presagio_forward::switchboard::{Forwarded, Serving, Switchboard, VARIABLE};
 use presagio_forward::{Address, Options};
-use std::os::unix::net::UnixStream;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -26,12 +27,29 @@ pub struct Site {
 
 impl Site {
     pub fn new() -> Site {
+        Site::reached_by("socket")
+    }
+
+    /// One whose node answers reads with half of what was asked for, wherever the file ends.
+    pub fn with_short_reads() -> Site {
+        let site = Site::reached_by("relay");
+        let listener = UnixListener::bind(site.room().join("relay")).unwrap();
+        let node = site.room().join("socket");
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                relay(client.unwrap(), UnixStream::connect(&node).unwrap());
+            }
+        });
+        site
+    }
+
+    fn reached_by(socket: &str) -> Site {
         let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["export", "plain", "presagio-shadow"] {
             std::fs::create_dir(room.path().join(name)).unwrap();
         }
         let node = start_node(room.path());
-        let socket = Address::Unix(room.path().join("socket"));
+        let socket = Address::Unix(room.path().join(socket));
         let mut options = Options::new(vec![socket]);
         options.patience = Duration::from_secs(20);
         options.owners = Some(presagio_forward::Instance::draw().unwrap());
@@ -183,6 +201,45 @@ fn start_node(room: &Path) -> Child {
         std::thread::sleep(Duration::from_millis(2));
     }
     child
+}
+
+/// Passes on what a client and a node say, and halves the data of replies to reads.
+fn relay(client: UnixStream, node: UnixStream) {
+    let (mut asked, mut asks) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut asks, &mut asked);
+        let _ = asked.shutdown(std::net::Shutdown::Write);
+    });
+    let (mut node, mut client) = (node, client);
+    std::thread::spawn(move || {
+        while let Some(frame) = next_reply(&mut node) {
+            if client.write_all(&halved(frame)).is_err() {
+                break;
+            }
+        }
+        let _ = client.shutdown(std::net::Shutdown::Both);
+    });
+}
+
+fn next_reply(node: &mut UnixStream) -> Option<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    node.read_exact(&mut frame).ok()?;
+    let size = u32::from_le_bytes(*frame.first_chunk()?) as usize;
+    frame.resize(size, 0);
+    node.read_exact(&mut frame[4..]).ok()?;
+    Some(frame)
+}
+
+/// size\[4\] type\[1\] tag\[2\] count\[4\] data
+fn halved(mut frame: Vec<u8>) -> Vec<u8> {
+    const RREAD: u8 = 117;
+    if frame[4] == RREAD && frame.len() > 100 {
+        let count = (frame.len() - 11) / 2;
+        frame.truncate(11 + count);
+        frame[..4].copy_from_slice(&(11 + count as u32).to_le_bytes());
+        frame[7..11].copy_from_slice(&(count as u32).to_le_bytes());
+    }
+    frame
 }
 
 /// The library that was built for this test.

@@ -45,9 +45,10 @@ impl Connection {
     pub(super) fn establish(
         link: &Link,
         target: Target,
+        reach_until: Option<Instant>,
         until: Option<Instant>,
     ) -> Result<Connection, Error> {
-        let client = reach(link, target, until).map_err(|why| Error::Lost {
+        let client = reach(link, target, reach_until).map_err(|why| Error::Lost {
             sent: false,
             why: Arc::new(why),
         })?;
@@ -174,14 +175,15 @@ impl Connection {
 
 /// Connects, and agrees on a protocol.
 pub(super) fn reach(link: &Link, target: Target, until: Option<Instant>) -> Result<Client, Lost> {
-    let options = link.client_options(until);
+    let options = || link.client_options(until);
     match (target, &link.options.dial, &link.options.last_resort) {
         (Target::Node(node), Some(dial), _) => {
-            Client::connect(Socket::new((dial.0)(node)?)?, &options)
+            let socket = (dial.0)(node, within(Duration::MAX, until))?;
+            Client::connect(Socket::new(socket)?, &options())
         }
-        (Target::Node(node), None, _) => link.options.connect(node, &options),
+        (Target::Node(node), None, _) => link.options.connect(node, &options()),
         (Target::LastResort, _, Some(resort)) => {
-            Client::connect(Socket::new((resort.0)()?)?, &options)
+            Client::connect(Socket::new((resort.0)()?)?, &options())
         }
         (Target::LastResort, _, None) => Err(Lost::Silent),
     }

@@ -172,11 +172,17 @@ impl Link {
         nodes.chain(resort.map(|_| Target::LastResort)).collect()
     }
 
-    /// Tries every candidate once. The first that can be reached, and on which every open file could be claimed, is for
-    /// everybody to use.
+    /// Tries every candidate once, while there is time. The first that can be reached, and on which every open file could be
+    /// claimed, is for everybody to use.
     fn connect_once(self: &Arc<Self>, until: Option<Instant>) -> bool {
-        for target in self.candidates() {
-            match self.connect_to(target, until) {
+        let candidates = self.candidates();
+        for (tried, target) in candidates.iter().enumerate() {
+            if until.is_some_and(|until| until <= Instant::now()) {
+                break;
+            }
+            // To be reached each has its share, so that the last has one too, whoever swallows what is sent before it.
+            let share = until.map(|until| share(until, candidates.len() - tried));
+            match self.connect_to(*target, share, until) {
                 Ok(connection) => {
                     self.hand_out(connection);
                     return true;
@@ -196,9 +202,11 @@ impl Link {
     fn connect_to(
         self: &Arc<Self>,
         target: Target,
+        reach_until: Option<Instant>,
         until: Option<Instant>,
     ) -> Result<Arc<Connection>, Error> {
-        let connection = Arc::new(Connection::establish(self, target, until)?);
+        let connection = Connection::establish(self, target, reach_until, until)?;
+        let connection = Arc::new(connection);
         // One that is of no use ends before the next begins, whoever else may hold its socket.
         self.claim_all(&connection)
             .inspect_err(|_| connection.client.close())?;
@@ -251,6 +259,7 @@ impl Link {
             in_flight_max: IN_FLIGHT_MAX,
             timeout: self.options.timeout,
             connect_timeout: within(self.options.connect_timeout, until),
+            fill: self.options.fill,
         }
     }
 
@@ -299,6 +308,12 @@ impl Link {
     pub(crate) fn all_held(&self) -> Vec<Arc<Held>> {
         lock(&self.fids).all()
     }
+}
+
+/// The end of a part of the time that is left, one of so many.
+fn share(until: Instant, parts: usize) -> Instant {
+    let now = Instant::now();
+    now + until.saturating_duration_since(now) / u32::try_from(parts).unwrap_or(1).max(1)
 }
 
 /// A time-out, or what is left of it.

@@ -2,7 +2,7 @@
 
 use super::Forwarded;
 use super::wire::{ANSWER_MAX, Question, garbage, read_answer, read_exports};
-use crate::options::{Credential, Dial};
+use crate::options::{Connected, Credential, Dial};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -50,16 +50,16 @@ impl Line {
     fn wired(&self, mut one: Forwarded, export: u32) -> Forwarded {
         let line = self.clone();
         let patience = one.options.connect_timeout + PATIENCE;
-        let dial = move |node| line.dial(export, node, patience);
+        let dial = move |node, left: Duration| line.dial(export, node, patience.min(left));
         one.options.dial = Some(Dial(Arc::new(dial)));
         one.options.threads = false;
         one
     }
 
-    fn dial(&self, export: u32, node: usize, patience: Duration) -> io::Result<OwnedFd> {
+    fn dial(&self, export: u32, node: usize, patience: Duration) -> io::Result<Connected> {
         let node = u32::try_from(node).map_err(|_| garbage())?;
         let (_, socket) = self.ask(Question::Dial { export, node }, patience)?;
-        socket.ok_or_else(garbage)
+        Ok(Box::new(socket.ok_or_else(garbage)?))
     }
 
     fn credential(&self, export: u32) -> Credential {

@@ -5,7 +5,7 @@
 
 use super::Forwarded;
 use super::wire::{ANSWER_MAX, Question, answer, exports};
-use crate::options::{Instance, Options};
+use crate::options::{Connected, Instance, Options};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown,
@@ -171,7 +171,7 @@ fn serve(desk: &Desk, guest: &OwnedFd) {
 }
 
 impl Desk {
-    fn reply(&self, question: Question) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    fn reply(&self, question: Question) -> io::Result<(Vec<u8>, Option<Connected>)> {
         match question {
             Question::Exports => Ok((exports(&self.exports), None)),
             Question::Dial { export, node } => {
@@ -193,21 +193,22 @@ impl Desk {
 }
 
 /// A connected socket for somebody else.
-fn dial(options: &Options, node: usize) -> io::Result<OwnedFd> {
+fn dial(options: &Options, node: usize) -> io::Result<Connected> {
     if let Some(dial) = &options.dial {
-        return (dial.0)(node);
+        return (dial.0)(node, options.connect_timeout);
     }
     let Some(address) = options.nodes.get(node) else {
         return Err(rustix::io::Errno::INVAL.into());
     };
     #[cfg(feature = "tls")]
     if let (Some(identity), presagio_ninep::Address::Tcp(host)) = (&options.tls, address) {
-        return super::relay::dial(host, identity, options.connect_timeout);
+        let socket = super::relay::dial(host, identity, options.connect_timeout)?;
+        return Ok(Box::new(socket));
     }
-    address.dial(options.connect_timeout)
+    Ok(Box::new(address.dial(options.connect_timeout)?))
 }
 
-fn send(guest: &OwnedFd, bytes: &[u8], socket: Option<&OwnedFd>) -> io::Result<()> {
+fn send(guest: &OwnedFd, bytes: &[u8], socket: Option<&Connected>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = socket.map(AsFd::as_fd);

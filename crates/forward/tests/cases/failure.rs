@@ -5,11 +5,13 @@ use crate::common::tree::{Node, ROOT, Tree};
 use crate::common::{Mount, Random, pattern};
 use presagio_core::{Nanos, Op, Range};
 use presagio_forward::mount;
-use presagio_forward::{Address, File, Foreseen, LastResort, Options, Owner, Remote, Span, Spread};
+use presagio_forward::{
+    Address, Dial, File, Foreseen, LastResort, Options, Owner, Remote, Span, Spread,
+};
 use presagio_ninep::{Errno, LockStatus, LockType, OpenFlags, SetAttr, SetMask};
 use proptest::prelude::*;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const EXCLUSIVE: OpenFlags = OpenFlags(OpenFlags::RDWR.0 | OpenFlags::EXCL.0);
@@ -368,6 +370,61 @@ fn calls_fail_in_time_when_there_is_no_node_and_work_again_when_there_is() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(file.write_at(0, b"again").unwrap(), 5);
+}
+
+/// A way to nodes that uses up all the time that it is given, and notes how much that was; but the last that is ever tried of
+/// so many can be reached.
+fn black_holes(node: &Memory, reachable: usize, given: &Arc<Mutex<Vec<Duration>>>) -> Dial {
+    let (socket, given, tried) = (node.socket(), given.clone(), Mutex::new(Vec::new()));
+    Dial(Arc::new(move |node, left| {
+        let mut tried = tried.lock().unwrap();
+        if !tried.contains(&node) {
+            tried.push(node);
+        }
+        if tried.iter().position(|other| *other == node) == Some(reachable) {
+            return Ok(Box::new(UnixStream::connect(&socket)?));
+        }
+        drop(tried);
+        given.lock().unwrap().push(left);
+        std::thread::sleep(left);
+        Err(std::io::ErrorKind::TimedOut.into())
+    }))
+}
+
+#[test]
+fn nodes_that_swallow_everything_take_no_more_than_the_patience() {
+    if crate::THREADS {
+        return; // a thread connects, and nobody waits for it
+    }
+    let node = Memory::start();
+    let given = Arc::default();
+    let mut options = node.options();
+    options.nodes = vec![options.nodes[0].clone(); 50];
+    options.dial = Some(black_holes(&node, 50, &given));
+    (options.patience, options.connect_timeout) =
+        (Duration::from_millis(600), Duration::from_millis(300));
+    let most = options.patience + options.connect_timeout;
+    let root = Remote::new(options).unwrap().root(0);
+    assert_eq!(root.and_then(|root| root.getattr()).unwrap_err(), Errno::IO);
+    let all: Duration = given.lock().unwrap().iter().sum();
+    assert!(!all.is_zero() && all <= most, "{all:?} of {most:?}");
+}
+
+#[test]
+fn the_last_node_is_reached_behind_those_that_swallow_everything() {
+    if crate::THREADS {
+        return; // each has a time-out of its own there
+    }
+    let node = Memory::start();
+    let mut options = node.options();
+    options.nodes = vec![options.nodes[0].clone(); 4];
+    options.dial = Some(black_holes(&node, 3, &Arc::default()));
+    (options.patience, options.connect_timeout) = (Duration::ZERO, Duration::from_millis(800));
+    let remote = Remote::new(options).unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    while remote.root(0).and_then(|root| root.getattr()).is_err() {
+        assert!(Instant::now() < late, "it is reached");
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) enum Delivery {
     Payload(Kind, Vec<u8>),
     /// So many bytes of payload, which are in the waiter's own memory already.
     InPlace(usize),
+    /// A payload that the waiter's memory could not take.
+    Refused,
 }
 
 /// The reply to a request. Never an error: that is [`Error::Server`](super::Error::Server).
@@ -30,7 +32,7 @@ impl Answer {
             Delivery::Payload(_, bytes) => Reply::ReadDir {
                 entries: data(bytes),
             },
-            Delivery::InPlace(_) => Reply::Read { data: data(&[]) },
+            Delivery::InPlace(_) | Delivery::Refused => Reply::Read { data: data(&[]) },
             Delivery::Fields(kind, body) => {
                 let frame = Frame {
                     kind: *kind,
@@ -47,7 +49,7 @@ impl Answer {
     pub fn into_data(self) -> Vec<u8> {
         match self.0 {
             Delivery::Payload(_, bytes) => bytes,
-            Delivery::Fields(..) | Delivery::InPlace(_) => Vec::new(),
+            Delivery::Fields(..) | Delivery::InPlace(_) | Delivery::Refused => Vec::new(),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Client {
         let ticket = self.begin(self.ask_for(&read))?;
         let mut mine = [self.mine(&ticket, &mut read)];
         let delivery = ticket.wait_with(&mut mine)?;
-        Ok(settle(delivery, mine[0].to))
+        self.settle(delivery, mine[0].to)
     }
 
     /// Many reads at once, up to [`BATCH_MAX`], each straight into its place; how much each got.
@@ -80,7 +80,7 @@ impl Client {
         let got = tickets.into_iter().zip(mine);
         let got = got.map(|(ticket, mine)| {
             let delivery = ticket.wait_with(&mut [])?;
-            Ok(settle(delivery, mine.to))
+            self.settle(delivery, mine.to)
         });
         Ok(got.collect())
     }
@@ -92,6 +92,20 @@ impl Client {
         match self.call(Request::Write { fid, offset, data })?.reply() {
             Reply::Write { count } => Ok(most.min(count as usize)),
             _ => Ok(0),
+        }
+    }
+
+    /// How much a read got; copies it if another thread received it.
+    fn settle(&self, delivery: Delivery, to: &mut [u8]) -> Result<usize, Error> {
+        match delivery {
+            Delivery::InPlace(count) => Ok(count),
+            Delivery::Payload(_, bytes) => match (self.shared.fill)(&mut to[..bytes.len()], &bytes)
+            {
+                true => Ok(bytes.len()),
+                false => Err(Error::Fault),
+            },
+            Delivery::Fields(..) => Ok(0),
+            Delivery::Refused => Err(Error::Fault),
         }
     }
 
@@ -153,6 +167,10 @@ impl Client {
                 tickets.into_iter().for_each(Ticket::withdraw);
                 Err(Error::TimedOut { sent: false })
             }
+            Sent::Refused => {
+                tickets.into_iter().for_each(Ticket::withdraw);
+                Err(Error::Fault)
+            }
         }
     }
 
@@ -205,17 +223,5 @@ fn entry(request: &Request<'_>, into: Option<Vec<u8>>) -> Entry {
         expects: request.reply_kind(),
         limit,
         into,
-    }
-}
-
-/// How much a read got; copies it if another thread received it.
-fn settle(delivery: Delivery, to: &mut [u8]) -> usize {
-    match delivery {
-        Delivery::InPlace(count) => count,
-        Delivery::Payload(_, bytes) => {
-            to[..bytes.len()].copy_from_slice(&bytes);
-            bytes.len()
-        }
-        Delivery::Fields(..) => 0,
     }
 }

@@ -44,6 +44,9 @@ pub enum Error {
     /// A name or a payload that no request can carry.
     #[error("an argument {0}")]
     Argument(#[from] Reason),
+    /// The memory to read into cannot be written, or that to write from cannot be read.
+    #[error("the memory for the data is not there")]
+    Fault,
 }
 
 impl Error {
@@ -64,6 +67,7 @@ impl Error {
             Error::Full(_) => Errno::AGAIN,
             Error::Credential(_) => Errno::ACCES,
             Error::TooLarge { .. } | Error::Argument(_) => Errno::INVAL,
+            Error::Fault => Errno(14),
         }
     }
 }
@@ -127,4 +131,9 @@ pub enum Lost {
     /// No answer to the first message.
     #[error("the server did not answer the first message in time")]
     Silent,
+}
+
+/// Whether the kernel could not get at the memory that it was given: then nothing was moved, and the connection is fine.
+pub(super) fn is_fault(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error())
 }

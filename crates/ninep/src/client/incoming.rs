@@ -1,12 +1,13 @@
 //! Receiving: turns bytes into replies and gives each to its slot. One thread at a time does this, whoever waits.
 //!
 //! Small replies are received many at a time. A payload goes to where it belongs: what was received with its header is
-//! copied, the rest is received in place, into the caller's own memory if it is the caller who reads.
+//! copied, the rest is received in place, into the caller's own memory if it is the caller who reads. Should that memory not be
+//! there, it is the caller's error and nobody else's: the payload is received all the same, and goes nowhere.
 
-use super::Stream;
 use super::answer::Delivery;
-use super::error::Lost;
+use super::error::{Lost, is_fault};
 use super::table::Table;
+use super::{Fill, Stream};
 use crate::Dialect;
 use crate::error::Reason;
 use crate::frame::{Frames, Head};
@@ -35,6 +36,8 @@ struct Payload {
 #[derive(Debug)]
 enum Place {
     Nowhere,
+    /// The caller's memory cannot be written.
+    Refused,
     Buffer(Vec<u8>),
     /// The reading thread's own memory, by its index.
     Mine(usize),
@@ -45,6 +48,7 @@ pub(super) struct Incoming {
     frames: Frames,
     payload: Option<Payload>,
     dialect: Dialect,
+    fill: Fill,
 }
 
 /// What is left of a payload is received in place if it is more than this: a system call costs as much as copying less.
@@ -54,11 +58,12 @@ const IN_PLACE_MIN: usize = 8 << 10;
 const WITH_HEADER: usize = 4 << 10;
 
 impl Incoming {
-    pub(super) fn new(frames: Frames, dialect: Dialect) -> Incoming {
+    pub(super) fn new(frames: Frames, dialect: Dialect, fill: Fill) -> Incoming {
         Incoming {
             frames,
             payload: None,
             dialect,
+            fill,
         }
     }
 
@@ -88,7 +93,19 @@ impl Incoming {
                 Ok(true)
             }
             Err(error) if is_patience(&error) => Ok(false),
+            Err(error) if is_fault(&error) && self.refuse() => Ok(true),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The caller's memory cannot be written: `false` if it was not the caller's.
+    fn refuse(&mut self) -> bool {
+        match &mut self.payload {
+            Some(payload) if matches!(payload.place, Place::Mine(_)) => {
+                payload.place = Place::Refused;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -101,7 +118,7 @@ impl Incoming {
             return None;
         }
         match place {
-            Place::Nowhere => None,
+            Place::Nowhere | Place::Refused => None,
             Place::Buffer(buffer) => Some(&mut buffer[*got..]),
             Place::Mine(index) => Some(&mut mine[*index].to[*got..*count]),
         }
@@ -198,9 +215,17 @@ impl Incoming {
         };
         let Payload { count, got, .. } = *payload;
         payload.got += match &mut payload.place {
-            Place::Nowhere => self.frames.skip(count - got),
+            Place::Nowhere | Place::Refused => self.frames.skip(count - got),
             Place::Buffer(buffer) => self.frames.take(&mut buffer[got..]),
-            Place::Mine(index) => self.frames.take(&mut mine[*index].to[got..count]),
+            Place::Mine(index) => {
+                let there = self.frames.bytes();
+                let there = &there[..there.len().min(count - got)];
+                let to = &mut mine[*index].to[got..got + there.len()];
+                if !there.is_empty() && !(self.fill)(to, there) {
+                    payload.place = Place::Refused;
+                }
+                self.frames.skip(count - got)
+            }
         };
         if payload.got < count {
             return Ok(false);
@@ -213,6 +238,7 @@ impl Incoming {
         };
         let delivery = match place {
             Place::Buffer(buffer) => Delivery::Payload(kind, buffer),
+            Place::Refused => Delivery::Refused,
             Place::Nowhere | Place::Mine(_) => Delivery::InPlace(count),
         };
         table.deliver(tag, kind, delivery)?;

@@ -49,14 +49,12 @@ use crate::ids::{Fid, Kind, Tag};
 use crate::request::Request;
 use crate::version::{Agreed, Dialect};
 use crate::{IO_HEADER, MSIZE_MAX, MSIZE_MIN};
-use incoming::Incoming;
 use shared::Shared;
 use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use table::Table;
 
 /// How a client is to behave.
 #[derive(Clone, Debug)]
@@ -71,6 +69,17 @@ pub struct Options {
     pub timeout: Duration,
     /// How long connecting and agreeing may take.
     pub connect_timeout: Duration,
+    /// How data gets into the memory of who reads: for memory that may turn out not to be there.
+    pub fill: Fill,
+}
+
+/// Copies the second into the first, which is as long; `false` if that cannot be written, and then the read is
+/// [`Error::Fault`].
+pub type Fill = fn(&mut [u8], &[u8]) -> bool;
+
+fn fill(to: &mut [u8], from: &[u8]) -> bool {
+    to.copy_from_slice(from);
+    true
 }
 
 impl Default for Options {
@@ -81,6 +90,7 @@ impl Default for Options {
             in_flight_max: 1024,
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(30),
+            fill,
         }
     }
 }
@@ -160,9 +170,7 @@ impl Client {
         let mut frames = Frames::new(offer.msize);
         let deadline = Instant::now() + options.connect_timeout;
         let agreed = handshake::agree(&stream, &mut frames, offer, deadline)?;
-        let incoming = Incoming::new(frames, agreed.dialect);
-        let table = Table::new(options.in_flight_max);
-        let shared = Shared::new(Box::new(stream), incoming, agreed, table, options.timeout);
+        let shared = Shared::new(Box::new(stream), frames, agreed, options);
         Ok(Client {
             shared: Arc::new(shared),
         })

@@ -5,6 +5,7 @@
 //! of time, it leaves the rest behind as the *backlog* of those who come later.
 
 use super::batch::{Batch, Parts};
+use super::error::is_fault;
 use super::shared::Shared;
 use crate::request::Request;
 use std::io::{self, IoSlice};
@@ -69,6 +70,8 @@ pub(super) enum Sent {
     Nothing,
     /// So many, and the connection is dead.
     Dead(usize),
+    /// The sender's memory cannot be read. If something was sent before that was found out, the connection is dead.
+    Refused,
 }
 
 impl Shared {
@@ -114,7 +117,7 @@ impl Shared {
         let parts = Parts::from_iter([IoSlice::new(&all)]);
         match self.push(parts, deadline, backlog) {
             Sent::Begun if backlog.is_empty() => Sent::Begun,
-            Sent::Dead(_) => Sent::Dead(0),
+            Sent::Dead(_) | Sent::Refused => Sent::Dead(0),
             Sent::Nothing => {
                 *backlog = all;
                 Sent::Nothing
@@ -143,8 +146,14 @@ impl Shared {
                     }
                 }
                 Err(error) => {
-                    self.die(error.into());
-                    return Sent::Dead(sent);
+                    let is_fault = is_fault(&error);
+                    if !is_fault || sent > 0 {
+                        self.die(error.into());
+                    }
+                    return match is_fault {
+                        true => Sent::Refused,
+                        false => Sent::Dead(sent),
+                    };
                 }
             }
         }

@@ -7,11 +7,12 @@
 //! *Invariants.* At most one thread reads: `Table::reading`. Whoever leaves wakes a sleeper if nobody reads. The turn to
 //! send is taken before the table, never while it is held.
 
-use super::Stream;
 use super::error::{Error, Lost};
 use super::incoming::{Incoming, Mine};
 use super::outgoing::Turn;
 use super::table::Table;
+use super::{Fill, Options, Stream};
+use crate::frame::Frames;
 use crate::ids::Tag;
 use crate::version::Agreed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ pub(super) struct Shared {
     pub(super) stream: Box<dyn Stream>,
     pub(super) agreed: Agreed,
     pub(super) timeout: Duration,
+    pub(super) fill: Fill,
     pub(super) turn: Turn,
     incoming: Mutex<Incoming>,
     table: Mutex<Table>,
@@ -39,18 +41,19 @@ pub(super) enum GaveUp {
 impl Shared {
     pub(super) fn new(
         stream: Box<dyn Stream>,
-        incoming: Incoming,
+        frames: Frames,
         agreed: Agreed,
-        table: Table,
-        timeout: Duration,
+        options: &Options,
     ) -> Shared {
+        let incoming = Incoming::new(frames, agreed.dialect, options.fill);
         Shared {
             stream,
             agreed,
-            timeout,
+            timeout: options.timeout,
+            fill: options.fill,
             turn: Turn::default(),
             incoming: Mutex::new(incoming),
-            table: Mutex::new(table),
+            table: Mutex::new(Table::new(options.in_flight_max)),
         }
     }
 

@@ -146,10 +146,12 @@ impl Drop for Ticket {
     }
 }
 
-/// A reply that says an errno is an error.
+/// A reply that says an errno is an error, and so is one that there was no memory for.
 fn unless_error(delivery: Delivery) -> Result<Delivery, Error> {
-    let Delivery::Fields(kind @ Kind::LERROR, body) = &delivery else {
-        return Ok(delivery);
+    let (kind, body) = match &delivery {
+        Delivery::Fields(kind @ Kind::LERROR, body) => (kind, body),
+        Delivery::Refused => return Err(Error::Fault),
+        _ => return Ok(delivery),
     };
     let frame = Frame {
         kind: *kind,
