@@ -162,6 +162,41 @@ fn the_command_ends_as_it_would_and_nothing_is_left_of_the_run() {
     assert_eq!(left(), Vec::<String>::new());
 }
 
+/// What goes on in a forwarded working directory when the run is killed outright must fail, and make nothing anywhere.
+#[test]
+fn what_outlives_a_run_that_was_killed_loses_nothing_in_silence() {
+    let site = Site::new("outlives");
+    let script = r#"
+        cd "$FAR"
+        setsid sh -c 'while test ! -e "$OUTSIDE/go"; do sleep 0.01; done
+            touch lost 2>> "$OUTSIDE/said"; ls -l lost 2>> "$OUTSIDE/said"; echo done >> "$OUTSIDE/said"' &
+        touch "$OUTSIDE/ready"; wait
+    "#;
+    let mut command = Command::new(program());
+    command.args(["run", "--off", "--forward", &site.forward(), "--"]);
+    command
+        .args(["sh", "-c", script])
+        .env("PRESAGIO_LIB", library())
+        .env("FAR", FAR)
+        .env("OUTSIDE", site.dir.path())
+        .env("LC_ALL", "C")
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    until("it runs", || site.path("ready").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::write(site.path("go"), "").unwrap();
+    let said = || fs::read_to_string(site.path("said")).unwrap_or_default();
+    until("it has tried", || said().ends_with("done\n"));
+    let lines: Vec<String> = said().lines().map(str::to_owned).collect();
+    let [touched, listed, _] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert!(touched.ends_with("Input/output error"), "{touched}");
+    assert!(listed.ends_with("Input/output error"), "{listed}");
+    assert!(!site.path("export/lost").exists());
+}
+
 #[test]
 fn it_works_watched_or_not_and_with_a_manager_inside() {
     let site = Site::new("modes");

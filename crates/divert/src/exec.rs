@@ -1,19 +1,18 @@
-//! Programs that are forwarded files: `exec` and `posix_spawn`.
+//! Programs that are forwarded files: `exec`, and what `posix_spawn` (spawn.rs) has in common with it.
 //!
 //! The kernel cannot run what it cannot read, so the bytes of a program are copied into memory, and that is run. A script is
 //! not: its interpreter is run, as the kernel would, and opens the script itself, by the name that was used for it; unless it
-//! will not have this library, then it gets a copy too. File actions of `posix_spawn`, which the C library carries out in the child
-//! where we do not see it, get what they need beforehand: a file that is open by then, a shadow for a directory.
+//! will not have this library, then it gets a copy too.
 //!
 //! What differs: /proc/self/exe names memory (`readlink` tells programs the path all the same), so `$ORIGIN` in a program's list of
 //! libraries leads nowhere; set-user-ID bits mean nothing. Not served: a local script whose interpreter is forwarded, and
 //! `dlopen` of forwarded libraries: the kernel and the loader open these themselves.
 
 use crate::call::{Errno, errno, get_errno, guarded};
-use crate::names::{discard, full_path, is_directory, may, shadow_of};
-use crate::resolve::{Last, Where, may_be_ours, resolve};
+use crate::names::{discard, full_path, is_directory, may};
+use crate::resolve::{Last, Where, joined, may_be_ours, resolve};
 use crate::{memfd, table};
-use libc::{AT_FDCWD, c_char, c_int, c_void, mode_t, pid_t};
+use libc::{AT_FDCWD, c_char, c_int};
 use presagio_arena::sys;
 use presagio_forward::File;
 use presagio_ninep::OpenFlags;
@@ -21,7 +20,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null;
 
-type Texts = *const *const c_char;
+pub type Texts = *const *const c_char;
 
 hooks! {
     fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| run((AT_FDCWD, path), arguments, environment, real);
@@ -30,17 +29,10 @@ hooks! {
     fn execvpe(name: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| run_found(name, arguments, environment, real);
     fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int = |real| run_open(fd, arguments, environment, real);
     fn execveat(at: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int) -> c_int = |real| run_at(at, path, arguments, environment, flags, real);
-    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |real, other| spawn(path, arguments, environment, real, |path, arguments| other(pid, path, actions, attributes, arguments, environment));
-    fn posix_spawnp(pid: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |real| spawn_found(pid, name, actions, attributes, arguments, environment, real);
-    fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |real| will_open(actions, fd, path, flags, mode, real);
-    fn posix_spawn_file_actions_addchdir_np(actions: *mut c_void, path: *const c_char) -> c_int = |real, other| will_go(path, real, |path| other(actions, path));
-    fn posix_spawn_file_actions_addfchdir_np(actions: *mut c_void, fd: c_int) -> c_int = |real| will_go_open(actions, fd, real);
-    fn posix_spawn_file_actions_destroy(actions: *mut c_void) -> c_int = |real| { let result = real(); let_go(actions); result };
 }
 
 unsafe extern "C" {
     static environ: Texts;
-    fn posix_spawn_file_actions_addchdir_np(actions: *mut c_void, path: *const c_char) -> c_int;
 }
 
 /// How the memory is called that a program is copied into, before its path.
@@ -60,18 +52,42 @@ pub fn executed(memory: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A call that the kernel can carry out instead of the program's.
-struct Ready {
-    path: CString,
+pub struct Ready {
+    pub path: CString,
     /// With a null at its end.
-    arguments: Vec<*const c_char>,
+    pub arguments: Vec<*const c_char>,
     /// What the arguments point to, if it is ours.
     _texts: Vec<CString>,
     /// What the path stands for.
     _memory: Option<OwnedFd>,
 }
 
+/// Where relative paths begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// In the working directory.
+    Here,
+    /// There: an absolute path.
+    At(Vec<u8>),
+    /// In a directory that is not known, and not ours.
+    Unknown,
+}
+
+impl From {
+    /// A path that means from here what another means from there; `None` if that is not known.
+    pub fn seen(&self, path: &CStr) -> Option<CString> {
+        match self {
+            From::At(directory) if !path.to_bytes().starts_with(b"/") => {
+                CString::new(joined(directory, path.to_bytes())).ok()
+            }
+            From::Unknown if !path.to_bytes().starts_with(b"/") => None,
+            _ => Some(path.to_owned()),
+        }
+    }
+}
+
 /// Something to run.
-enum Program {
+pub enum Program {
     /// The program's own business.
     Local,
     /// The same, by this path.
@@ -89,7 +105,23 @@ enum Program {
 /// The path is the program's.
 unsafe fn find(at: c_int, path: *const c_char, last: Last) -> Result<Program, Errno> {
     // SAFETY: as the caller vouches.
-    let (place, text) = unsafe { (resolve(at, path, last)?, CStr::from_ptr(path).to_bytes()) };
+    let (place, text) = unsafe { (resolve(at, path, last)?, CStr::from_ptr(path)) };
+    // A relative path means something else to who starts elsewhere.
+    program(place, (at == AT_FDCWD).then_some(text))
+}
+
+/// What a path leads to for one who starts there.
+pub fn find_from(from: &From, path: &CStr) -> Result<Program, Errno> {
+    let Some(seen) = from.seen(path) else {
+        return Ok(Program::Local);
+    };
+    // SAFETY: a text of ours.
+    let place = unsafe { resolve(AT_FDCWD, seen.as_ptr(), Last::Follow) }?;
+    program(place, Some(path))
+}
+
+/// What is there, and the path to tell a script by if not its own.
+fn program(place: Where, told: Option<&CStr>) -> Result<Program, Errno> {
     Ok(match place {
         Where::Local => Program::Local,
         Where::Left(path) => Program::Left(path),
@@ -99,12 +131,7 @@ unsafe fn find(at: c_int, path: *const c_char, last: Last) -> Result<Program, Er
                 return Err(errno(libc::ELOOP));
             }
             let path = full_path(spot.export, &spot.path);
-            // A relative path means something else to who starts elsewhere.
-            let told = if at == AT_FDCWD {
-                text.to_vec()
-            } else {
-                path.clone()
-            };
+            let told = told.map_or_else(|| path.clone(), |told| told.to_bytes().to_vec());
             Program::Ours { file, path, told }
         }
     })
@@ -115,8 +142,9 @@ unsafe fn find(at: c_int, path: *const c_char, last: Last) -> Result<Program, Er
 /// # Safety
 ///
 /// Lists of texts, with a null at their ends.
-unsafe fn prepare(
+pub unsafe fn prepare(
     program: Program,
+    from: &From,
     arguments: Texts,
     environment: Texts,
     memory_of: Memory,
@@ -142,8 +170,7 @@ unsafe fn prepare(
         let rest = list.iter().skip(1).copied();
         list = own.iter().map(|text| text.as_ptr()).chain(rest).collect();
         texts.extend(own);
-        // SAFETY: a text of ours.
-        program = match unsafe { find(AT_FDCWD, interpreter.as_ptr(), Last::Follow) }? {
+        program = match find_from(from, &interpreter)? {
             Program::Local => Program::Left(interpreter),
             program => program,
         };
@@ -170,7 +197,7 @@ impl Ready {
 
 /// Who opens the memory that a program was copied into.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Memory {
+pub enum Memory {
     /// This process, which becomes the program.
     Here,
     /// A child of ours, which may have closed whatever it inherited.
@@ -271,7 +298,7 @@ fn memory_path(fd: c_int, memory_of: Memory) -> Result<CString, Errno> {
 }
 
 /// Calls the real function with what was made ready, or as it was.
-fn carry_out(
+pub fn carry_out(
     ready: Result<Option<Ready>, Errno>,
     failed: impl FnOnce(Errno) -> c_int,
     real: impl FnOnce() -> c_int,
@@ -330,6 +357,7 @@ unsafe fn run(
         let ready = guarded(|| {
             prepare(
                 find(at, path, Last::Follow)?,
+                &From::Here,
                 arguments,
                 environment,
                 Memory::Here,
@@ -371,7 +399,7 @@ unsafe fn run_open(
             path,
         };
         // SAFETY: as the caller vouches.
-        unsafe { prepare(program, arguments, environment, Memory::Here) }
+        unsafe { prepare(program, &From::Here, arguments, environment, Memory::Here) }
     });
     // SAFETY: as the caller vouches.
     carry_out(ready, fail, real, |path, arguments| unsafe {
@@ -403,8 +431,10 @@ unsafe fn run_at(
         } else {
             Last::Follow
         };
-        let ready =
-            guarded(|| prepare(find(at, path, last)?, arguments, environment, Memory::Here));
+        let ready = guarded(|| {
+            let program = find(at, path, last)?;
+            prepare(program, &From::Here, arguments, environment, Memory::Here)
+        });
         carry_out(ready, fail, real, |path, arguments| {
             become_it(path, arguments, environment)
         })
@@ -416,12 +446,18 @@ unsafe fn run_at(
 /// # Safety
 ///
 /// The name is the program's.
-unsafe fn candidates(name: *const c_char) -> Option<Vec<CString>> {
+pub unsafe fn candidates(name: *const c_char, from: &From) -> Option<Vec<CString>> {
+    let may_be_ours = |path: &CStr| {
+        let seen = from.seen(path);
+        // SAFETY: a text of ours.
+        seen.is_some_and(|path| unsafe { may_be_ours(AT_FDCWD, path.as_ptr()) })
+    };
     // SAFETY: as the caller vouches; the environment does not change meanwhile, as for the real function.
     unsafe {
         let text = CStr::from_ptr(name).to_bytes();
         if text.contains(&b'/') {
-            return may_be_ours(AT_FDCWD, name).then(|| vec![CStr::from_ptr(name).to_owned()]);
+            let path = CStr::from_ptr(name);
+            return may_be_ours(path).then(|| vec![path.to_owned()]);
         }
         let places = libc::getenv(c"PATH".as_ptr());
         let places = if places.is_null() {
@@ -437,10 +473,7 @@ unsafe fn candidates(name: *const c_char) -> Option<Vec<CString>> {
                 place => [place, b"/", text].concat(),
             });
         let paths: Vec<CString> = paths.filter_map(|path| CString::new(path).ok()).collect();
-        let has_ours = !text.is_empty()
-            && paths
-                .iter()
-                .any(|path| may_be_ours(AT_FDCWD, path.as_ptr()));
+        let has_ours = !text.is_empty() && paths.iter().any(|path| may_be_ours(path));
         has_ours.then_some(paths)
     }
 }
@@ -454,7 +487,7 @@ fn goes_on(error: c_int) -> bool {
 }
 
 /// Tries one place after the other; what the last one said, or that there was one which may not be used.
-fn search(paths: &[CString], mut attempt: impl FnMut(&CStr) -> c_int) -> c_int {
+pub fn search(paths: &[CString], mut attempt: impl FnMut(&CStr) -> c_int) -> c_int {
     let mut last = libc::ENOENT;
     for path in paths {
         match attempt(path) {
@@ -478,7 +511,7 @@ unsafe fn run_found(
 ) -> c_int {
     // SAFETY: as the caller vouches.
     unsafe {
-        let Ok(Some(paths)) = guarded(|| Ok(candidates(name))) else {
+        let Ok(Some(paths)) = guarded(|| Ok(candidates(name, &From::Here))) else {
             return real();
         };
         let error = search(&paths, |path| {
@@ -512,179 +545,6 @@ unsafe fn run_by_shell(path: &CStr, arguments: Texts, environment: Texts) -> c_i
     unsafe { libc::execve(c"/bin/sh".as_ptr(), list.as_ptr(), environment.cast()) };
     discard(list);
     get_errno()
-}
-
-/// # Safety
-///
-/// What `posix_spawn` takes.
-unsafe fn spawn(
-    path: *const c_char,
-    arguments: Texts,
-    environment: Texts,
-    real: impl FnOnce() -> c_int,
-    other: impl FnOnce(*const c_char, Texts) -> c_int,
-) -> c_int {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        if !may_be_ours(AT_FDCWD, path) {
-            return real();
-        }
-        let ready = guarded(|| {
-            prepare(
-                find(AT_FDCWD, path, Last::Follow)?,
-                arguments,
-                environment,
-                Memory::Child,
-            )
-        });
-        carry_out(ready, |errno| errno.0 as c_int, real, other)
-    }
-}
-
-/// # Safety
-///
-/// What `posix_spawnp` takes.
-unsafe fn spawn_found(
-    pid: *mut pid_t,
-    name: *const c_char,
-    actions: *const c_void,
-    attributes: *const c_void,
-    arguments: Texts,
-    environment: Texts,
-    real: impl FnOnce() -> c_int,
-) -> c_int {
-    // SAFETY: as the caller vouches. This `posix_spawn` is ours.
-    unsafe {
-        let Ok(Some(paths)) = guarded(|| Ok(candidates(name))) else {
-            return real();
-        };
-        let result = search(&paths, |path| {
-            libc::posix_spawn(
-                pid,
-                path.as_ptr(),
-                actions.cast(),
-                attributes.cast(),
-                arguments.cast(),
-                environment.cast(),
-            )
-        });
-        discard(paths);
-        result
-    }
-}
-
-gates! {
-    /// Descriptors that were opened for a list of actions, to be closed when it is destroyed.
-    static OPENED: Vec<(usize, c_int)> = Table, Vec::new();
-}
-
-/// Ours for children are not below this, where programs put what they pass on.
-const HIGH: c_int = 300;
-
-/// A forwarded file is opened now, and duplicated in the child.
-///
-/// # Safety
-///
-/// The actions and the path are the program's.
-unsafe fn will_open(
-    actions: *mut c_void,
-    fd: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: mode_t,
-    real: impl FnOnce() -> c_int,
-) -> c_int {
-    // SAFETY: as the caller vouches. These functions are ours.
-    unsafe {
-        if !may_be_ours(AT_FDCWD, path) {
-            return real();
-        }
-        let opened = libc::open(path, flags | libc::O_CLOEXEC, mode);
-        if opened < 0 || table::get(opened).map(discard).is_none() {
-            // What it says in the child is what the program is to hear.
-            if opened >= 0 {
-                libc::close(opened);
-            }
-            return real();
-        }
-        let high = libc::fcntl(opened, libc::F_DUPFD_CLOEXEC, HIGH);
-        libc::close(opened);
-        if high < 0 {
-            return get_errno();
-        }
-        let _ = guarded(|| {
-            OPENED.with(|all| all.push((actions as usize, high)));
-            Ok(())
-        });
-        libc::posix_spawn_file_actions_adddup2(actions.cast(), high, fd)
-    }
-}
-
-/// # Safety
-///
-/// The actions are destroyed.
-unsafe fn let_go(actions: *mut c_void) {
-    let closed = guarded(|| {
-        Ok(OPENED.with(|all| {
-            let found = all.iter().position(|(of, _)| *of == actions as usize);
-            found.map(|index| all.swap_remove(index).1)
-        }))
-    });
-    if let Ok(Some(fd)) = closed {
-        // SAFETY: ours. There may be more.
-        unsafe {
-            libc::close(fd);
-            let_go(actions);
-        }
-    }
-}
-
-/// # Safety
-///
-/// The path is the program's.
-unsafe fn will_go(
-    path: *const c_char,
-    real: impl FnOnce() -> c_int,
-    other: impl FnOnce(*const c_char) -> c_int,
-) -> c_int {
-    // SAFETY: as the caller vouches.
-    let shadow = guarded(|| unsafe {
-        if !may_be_ours(AT_FDCWD, path) {
-            return Ok(None);
-        }
-        match resolve(AT_FDCWD, path, Last::Follow)? {
-            Where::Ours(spot) if is_directory(spot.existing()?.qid()) => {
-                shadow_of(spot.export, &spot.path).map(Some)
-            }
-            Where::Left(path) => Ok(Some(path)),
-            _ => Ok(None),
-        }
-    });
-    match shadow {
-        Ok(Some(shadow)) => {
-            let result = other(shadow.as_ptr());
-            discard(shadow);
-            result
-        }
-        // What is wrong with it, the child finds out.
-        _ => real(),
-    }
-}
-
-/// # Safety
-///
-/// The actions are the program's.
-unsafe fn will_go_open(actions: *mut c_void, fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    let Some(open) = table::get(fd) else {
-        return real();
-    };
-    let added = guarded(|| {
-        let open = open;
-        let shadow = shadow_of(open.export, &open.path)?;
-        // SAFETY: as the caller vouches. Our own call reaches the real function, which copies the path.
-        Ok(unsafe { posix_spawn_file_actions_addchdir_np(actions, shadow.as_ptr()) })
-    });
-    added.unwrap_or_else(|errno| errno.0 as c_int)
 }
 
 /// The arguments of `execl` and its relatives: those in registers, and the rest on the stack.

@@ -45,6 +45,7 @@ mod names;
 mod own;
 mod placeholder;
 mod resolve;
+mod spawn;
 mod stat;
 mod stdio;
 mod sync;

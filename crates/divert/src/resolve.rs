@@ -8,6 +8,7 @@
 //! The name of a descriptor, such as /dev/fd/5, which the kernel takes for what that is of, is the forwarded file if it is of one.
 
 use crate::call::{Errno, errno, guarded};
+use crate::names::behind_shadow;
 use crate::table::{self, Open};
 use crate::world;
 use libc::{c_char, c_int};
@@ -16,7 +17,6 @@ use presagio_forward::File;
 use presagio_ninep::QidKind;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,9 +27,6 @@ const PATH_MAX: usize = 4096;
 const NAME_MAX: usize = 255;
 
 const LOOP: Errno = errno(libc::ELOOP);
-
-/// A part of every shadow directory's path: others need not be compared with them.
-const SHADOW_MARK: &[u8] = b"presagio";
 
 /// What to do with a link that is the last of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -221,6 +218,7 @@ impl Walk {
                     Ok(Some(Walk::new(export, names.into_iter(), path)?))
                 }
                 Place::Local(directory) => Walk::from_text(&joined(&directory, path), last),
+                Place::Nowhere => Ok(None),
             };
         }
         match table::get(at) {
@@ -461,7 +459,7 @@ fn names_of(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         .map(<[u8]>::to_vec)
 }
 
-fn joined(directory: &[u8], path: &[u8]) -> Vec<u8> {
+pub fn joined(directory: &[u8], path: &[u8]) -> Vec<u8> {
     [directory, b"/", path].concat()
 }
 
@@ -523,13 +521,16 @@ const PLAIN: u8 = 1;
 const SPECIAL: u8 = 2;
 
 gates! {
-    /// The kernel's working directory, if it is known.
-    static WORKING: Option<Vec<u8>> = Table, None;
+    /// The working directory, if it is known.
+    static WORKING: Option<Place> = Table, None;
 }
 
+#[derive(Clone)]
 enum Place {
     Local(Vec<u8>),
     Export(usize, Vec<Vec<u8>>),
+    /// It was removed, or cannot be told.
+    Nowhere,
 }
 
 /// The working directory was changed.
@@ -544,60 +545,53 @@ pub fn working_changed() {
 pub fn working() -> Option<(usize, Vec<u8>)> {
     match working_place() {
         Place::Export(export, names) => Some((export, names.join(&b'/'))),
-        Place::Local(_) => None,
+        Place::Local(_) | Place::Nowhere => None,
     }
 }
 
+/// Found out and noted without letting go: else what another thread's `chdir` has just made wrong might be noted after it.
 fn working_place() -> Place {
-    let guest = world::is_guest();
-    let known = WORKING.with(|known| known.clone()).filter(|_| !guest);
-    let path = known.unwrap_or_else(|| {
-        let path = kernel_working();
-        if !guest {
-            WORKING.with(|known| *known = Some(path.clone()));
-        }
-        path
-    });
-    let place = behind_shadow(&path);
-    if !guest {
-        let may_lead_in =
-            |prefix: &Vec<u8>| is_below(prefix, path.strip_suffix(b"/").unwrap_or(&path));
-        let is_plain = place.is_none() && !world::prefixes().iter().any(may_lead_in);
-        WORKING_STATE.store(if is_plain { PLAIN } else { SPECIAL }, Relaxed);
+    if world::is_guest() {
+        return kernel_working();
     }
-    match place {
-        Some((export, names)) => Place::Export(export, names),
-        None => Place::Local(path),
-    }
+    WORKING.with(|known| {
+        let place = known.get_or_insert_with(kernel_working).clone();
+        let state = if is_plain(&place) { PLAIN } else { SPECIAL };
+        WORKING_STATE.store(state, Relaxed);
+        place
+    })
 }
 
-fn kernel_working() -> Vec<u8> {
+/// Whether no relative path without dots can lead into an export.
+fn is_plain(place: &Place) -> bool {
+    let Place::Local(path) = place else {
+        return false;
+    };
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    !world::prefixes()
+        .iter()
+        .any(|prefix| is_below(prefix, path))
+}
+
+/// What the kernel says. Those of exports have no path there, but a link tells which they stand for; nobody else is asked,
+/// since whoever is in one has to know even if there is nobody.
+fn kernel_working() -> Place {
     let mut path = vec![0u8; PATH_MAX];
     let args = [path.as_mut_ptr() as usize, path.len(), 0, 0, 0, 0];
     // SAFETY: the kernel writes at most so much.
-    let length = sys::checked(unsafe { sys::call(libc::SYS_getcwd, args) });
-    path.truncate(length.unwrap_or(1) - 1);
-    path
-}
-
-/// The export and the names of a path below a shadow directory.
-fn behind_shadow(path: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
-    if !path
-        .windows(SHADOW_MARK.len())
-        .any(|part| part == SHADOW_MARK)
-    {
-        return None;
+    if let Ok(length) = sys::checked(unsafe { sys::call(libc::SYS_getcwd, args) }) {
+        path.truncate(length.saturating_sub(1));
+        return Place::Local(path);
     }
-    (0..world::prefixes().len()).find_map(|index| {
-        let export = world::export(index).ok()?;
-        let shadow = export.shadow.as_os_str().as_bytes();
-        let rest = is_below(path, shadow).then(|| &path[shadow.len()..])?;
-        Some((index, names_of(rest).collect()))
+    let length = sys::read_link(c"/proc/thread-self/cwd", &mut path);
+    let shadow = length.and_then(|length| behind_shadow(&path[..length]));
+    shadow.map_or(Place::Nowhere, |(export, below)| {
+        Place::Export(export, names_of(below).collect())
     })
 }
 
 /// The path of a directory that is not ours.
-fn directory_of(fd: c_int) -> Option<Vec<u8>> {
+pub fn directory_of(fd: c_int) -> Option<Vec<u8>> {
     let link = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
     let mut path = vec![0; PATH_MAX];
     let length = sys::read_link(&link, &mut path)?;

@@ -1,6 +1,6 @@
 //! What this process has: the prefixes, and for each the way to its nodes.
 //!
-//! The prefixes are in the environment, `PRESAGIO_FORWARD=SWITCHBOARD:PREFIX[:PREFIX…]`; everything else is asked of the switchboard
+//! The prefixes are in the environment, `PRESAGIO_FORWARD=SWITCHBOARD:SHADOWS:PREFIX[:PREFIX…]`; everything else is asked of the switchboard
 //! (crates/forward) when the first path under one of them is used.
 //!
 //! Whose process this is stands in a page that the kernel wipes in the child of a fork: one that finds it wiped lets go
@@ -16,7 +16,6 @@ use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
 use presagio_forward::{Connected, Dial, File, Remote};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -30,14 +29,14 @@ const FIRST_DEVICE: u64 = libc::makedev(0xffff, 0x7072_0000);
 pub struct Orders {
     /// The name of the switchboard.
     pub switchboard: String,
+    /// Where directories are made that stand for working directories of exports (`names::shadow_of`).
+    pub shadows: Vec<u8>,
     /// Absolute, without a slash at the end, no dots.
     pub prefixes: Vec<Vec<u8>>,
 }
 
 /// An export: how its files are reached.
 pub struct Export {
-    /// Working directories below this one stand for those of the export.
-    pub shadow: PathBuf,
     remote: Remote,
 }
 
@@ -130,12 +129,14 @@ unsafe fn orders(environment: *const *const c_char) -> Option<Orders> {
     }
     let mut parts = text.split(|byte| *byte == b':');
     let switchboard = String::from_utf8(parts.next()?.to_vec()).ok()?;
+    let shadows = parts.next()?.to_vec();
     let prefixes: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
     let are_good = prefixes
         .iter()
         .all(|prefix| prefix.starts_with(b"/") && prefix.len() > 1);
     (are_good && !prefixes.is_empty()).then_some(Orders {
         switchboard,
+        shadows,
         prefixes,
     })
 }
@@ -179,6 +180,10 @@ pub fn prefixes() -> &'static [Vec<u8>] {
 
 pub fn switchboard() -> &'static str {
     ORDERS.get().map_or("", |orders| &orders.switchboard)
+}
+
+pub fn shadows() -> &'static [u8] {
+    ORDERS.get().map_or(b"", |orders| &orders.shadows)
 }
 
 fn page() -> &'static Page {
@@ -265,7 +270,6 @@ impl Export {
             .map(|dial| Dial(Arc::new(move |node, left| connect(&dial, node, left))));
         options.fill = theirs::fill;
         Ok(Export {
-            shadow: forwarded.shadow.clone(),
             remote: Remote::new(options).map_err(|_| Errno::IO)?,
         })
     }

@@ -98,3 +98,40 @@ fn what_is_made_has_the_mode_and_the_umask_of_the_program() {
     let modes = ["d", "f", "p", "g", "e", "m"].map(mode);
     assert_eq!(modes, [0o750, 0o640, 0o640, 0o666, 0o777, 0o700]);
 }
+
+/// A program whose working directory is forwarded, and whose switchboard is gone before its library has asked anything: what it
+/// makes must be nowhere rather than somewhere else.
+#[test]
+fn without_a_switchboard_nothing_is_made_in_a_forwarded_working_directory() {
+    let site = Site::new();
+    std::fs::create_dir(site.export().join("d")).unwrap();
+    // A new process each, which knows nothing yet.
+    let inner = "import os; print(os.getcwd())\n\
+         for path in ['lost', './lost', '../lost']:\n\
+         \x20   try: open(path, 'w'); print('made')\n\
+         \x20   except OSError as error: print(os.strerror(error.errno))";
+    let text = format!(
+        "cd $FAR/d; export PRESAGIO_FORWARD=none-such:${{PRESAGIO_FORWARD#*:}}; /usr/bin/python3 -c \"{inner}\""
+    );
+    let printed = String::from_utf8(site.script(&text).stdout).unwrap();
+    let error = "Input/output error\n";
+    assert_eq!(printed, format!("{PREFIX}/d\n{error}{error}{error}"));
+    assert!(!site.export().join("d/lost").exists());
+    assert_eq!(common::contents(&site.room().join("shadows")), []);
+}
+
+#[test]
+fn who_goes_around_the_library_makes_nothing_in_a_forwarded_working_directory() {
+    let site = Site::new();
+    std::fs::create_dir_all(site.export().join("d/e")).unwrap();
+    let around = site.compile("around.c");
+    let text = format!(
+        "cd $FAR/d/e; {0}; LD_PRELOAD= {0}; cd $FAR; {0}; pwd; cd d/e; pwd -P; readlink /proc/self/cwd",
+        around.display()
+    );
+    let printed = String::from_utf8(site.script(&text).stdout).unwrap();
+    let refused = "openat: ENOENT, mkdirat: ENOENT, above: ENOENT\n".repeat(3);
+    let expected = format!("{refused}{PREFIX}\n{PREFIX}/d/e\n{PREFIX}/d/e\n");
+    assert_eq!(printed, expected);
+    assert_eq!(common::contents(&site.room().join("shadows")), []);
+}

@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 fn forwarded(server: &Server) -> Forwarded {
     Forwarded {
         prefix: b"/far".to_vec(),
-        shadow: "/run/shadow".into(),
         options: server.options(),
     }
 }
@@ -112,8 +111,8 @@ fn garbage_gets_no_answer_and_does_no_harm() {
     let _serving = switchboard.serve().unwrap();
     for garbage in [
         &b"x"[..],
-        b"\x01\x09aaaabbbb",
-        b"\x02\x01\0\0\0\0\0\0\0\0",
+        b"\x02\x09aaaabbbb",
+        b"\x01\x01\0\0\0\0\0\0\0\0",
         &[1; 4000],
     ] {
         let socket = seqpacket();
@@ -192,7 +191,7 @@ fn another_user_gets_nothing() {
     let script = "import socket,sys\n\
         s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\n\
         s.connect('\\0'+sys.argv[1])\n\
-        try:\n s.send(bytes([1,1]+[0]*8)); print(len(s.recv(100000)))\n\
+        try:\n s.send(bytes([2,1]+[0]*8)); print(len(s.recv(100000)))\n\
         except OSError: print(0)";
     let ask = |uid: u32| {
         let mut python = Command::new("python3");

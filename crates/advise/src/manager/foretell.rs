@@ -107,10 +107,11 @@ impl Foretelling {
     }
 }
 
-/// The switchboard and the prefixes that orders name: `switchboard:prefix[:prefix…]`.
+/// The switchboard and the prefixes that orders name: `switchboard:shadows:prefix[:prefix…]`.
 pub(super) fn read_orders(value: &[u8]) -> Option<(String, Vec<Vec<u8>>)> {
     let mut parts = value.split(|byte| *byte == b':');
     let name = String::from_utf8(parts.next()?.to_vec()).ok()?;
+    parts.next()?;
     let prefixes: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
     (!name.is_empty() && !prefixes.is_empty()).then_some((name, prefixes))
 }
@@ -127,10 +128,11 @@ mod tests {
 
     #[test]
     fn orders_name_the_switchboard_and_the_prefixes() {
-        let (name, prefixes) = read_orders(b"board:/a:/b/c").unwrap();
+        let (name, prefixes) = read_orders(b"board:/shadows:/a:/b/c").unwrap();
         assert_eq!((name.as_str(), prefixes.len()), ("board", 2));
         assert_eq!(below(b"/b/c/d/e", &prefixes[1]), Some(&b"d/e"[..]));
         assert_eq!(below(b"/b/cd", &prefixes[1]), None);
         assert_eq!(read_orders(b"board"), None);
+        assert_eq!(read_orders(b"board:/shadows"), None);
     }
 }

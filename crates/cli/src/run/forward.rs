@@ -12,10 +12,9 @@ use presagio_forward::switchboard::{Forwarded, Serving, Switchboard, VARIABLE};
 use presagio_forward::{Address, Instance, Options, Remote};
 use presagio_ninep::Errno;
 use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to forward, and how.
@@ -49,6 +48,8 @@ const LOCK: &str = "lock";
 /// All that a command needs whose files are forwarded.
 pub struct Forward {
     switchboard: Switchboard,
+    /// Where programs make directories that stand for forwarded ones.
+    shadows: PathBuf,
     place: Place,
     requests: Vec<Request>,
 }
@@ -72,22 +73,21 @@ impl Args {
         }
         let requests = sorted(self.forward.clone())?;
         let place = Place::make(PLACE, LOCK, b"locked while it is in use\n")?;
+        let shadows = shadows(&place)?;
         let owners = Instance::draw()?;
         let mut exports = Vec::new();
-        for (index, request) in requests.iter().enumerate() {
+        for request in &requests {
             let mut options = self.reach.options(request.nodes.clone(), "presagio run")?;
             options.owners = Some(owners);
             check(&request.prefix, &options)?;
-            let shadow = place.path().join(index.to_string());
-            DirBuilder::new().mode(0o700).create(&shadow)?;
             exports.push(Forwarded {
                 prefix: request.prefix.clone().into_bytes(),
-                shadow,
                 options,
             });
         }
         Ok(Some(Forward {
             switchboard: Switchboard::open(exports)?,
+            shadows,
             place,
             requests,
         }))
@@ -119,9 +119,11 @@ impl Forward {
         })
     }
 
-    /// For the environment: the switchboard, and the prefixes in its order.
+    /// For the environment: the switchboard, the place for shadows, and the prefixes in the switchboard's order.
     pub fn value(&self) -> OsString {
         let mut value = self.switchboard.name().as_bytes().to_vec();
+        value.push(b':');
+        value.extend_from_slice(self.shadows.as_os_str().as_bytes());
         for request in &self.requests {
             value.push(b':');
             value.extend_from_slice(request.prefix.as_bytes());
@@ -136,6 +138,17 @@ pub fn enter(forward: Option<&Forward>, preload: &Preload) -> anyhow::Result<()>
         Some(forward) => preload.enter_divert(&forward.value()),
         None => Ok(()),
     }
+}
+
+/// A place as the kernel calls it, since by that a working directory is known.
+fn shadows(place: &Place) -> anyhow::Result<PathBuf> {
+    let path = place.path().canonicalize()?;
+    if path.as_os_str().as_bytes().contains(&b':') {
+        let what = format!("{} has a colon in it", path.display());
+        let advice = "set XDG_RUNTIME_DIR to another directory of your own";
+        return Err(failure(what, "a colon divides what programs are told", advice));
+    }
+    Ok(path)
 }
 
 /// Reads `PREFIX=NODE[,NODE...]`.

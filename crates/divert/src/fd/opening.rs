@@ -61,12 +61,23 @@ unsafe fn open_at(
     fd
 }
 
-fn is_exclusive(flags: c_int) -> bool {
+pub fn is_exclusive(flags: c_int) -> bool {
     flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0
 }
 
 /// Opens what is at a spot, or makes it, as `open` does; a descriptor of it.
 fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<c_int, Errno> {
+    let (fd, meaning, file) = open_for_another(spot, flags, mode)?;
+    table::opened(fd, meaning, file);
+    Ok(fd)
+}
+
+/// The same for another process: this one does not know the descriptor.
+pub fn open_for_another(
+    spot: &Spot,
+    flags: c_int,
+    mode: mode_t,
+) -> Result<(c_int, Meaning, File), Errno> {
     if flags & TMPFILE != 0 {
         return Err(Errno::OPNOTSUPP);
     }
@@ -90,9 +101,7 @@ fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<c_int, Errno> {
         handle: file.handle().map(|handle| handle.to_vec()),
         path: spot.path.clone(),
     };
-    let fd = blank.fill(&meaning)?;
-    table::opened(fd, meaning, file);
-    Ok(fd)
+    Ok((blank.fill(&meaning)?, meaning, file))
 }
 
 /// What cannot be opened so.

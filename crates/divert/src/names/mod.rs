@@ -24,7 +24,7 @@ mod working;
 mod xattr;
 
 pub use access::may;
-pub use working::shadow_of;
+pub use working::{behind_shadow, shadow_of};
 
 use crate::call::{guarded, set_errno};
 use crate::resolve::{Last, Spot, Where, may_be_ours, resolve};

@@ -3,15 +3,14 @@
 //! The kernel's own links in /proc show what we make of files: a memfd for a descriptor, a shadow for the working directory.
 //! Programs are told what these stand for.
 
-use super::{by_descriptor, by_path, discard, full_path, is_directory, is_link};
+use super::{behind_shadow, by_descriptor, by_path, discard, full_path, is_directory, is_link};
 use crate::call::{Errno, guarded, set_errno};
 use crate::exec;
 use crate::resolve::{Last, Spot};
-use crate::{table, world};
+use crate::table;
 use libc::{AT_FDCWD, c_char, c_int, size_t, ssize_t};
 use presagio_forward::File;
 use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 
 hooks! {
@@ -101,6 +100,7 @@ fn meaning(path: &[u8], said: &[u8]) -> Option<Vec<u8>> {
     path.ends_with(b"/cwd")
         .then(|| behind_shadow(said))
         .flatten()
+        .map(|(export, below)| full_path(export, below))
 }
 
 /// The number in `/proc/self/fd/NUMBER`, of this process.
@@ -113,16 +113,6 @@ fn own_descriptor(path: &[u8]) -> Option<c_int> {
         matches!(process, "self" | "thread-self") || process.parse() == Ok(std::process::id());
     let number = std::str::from_utf8(number).ok()?;
     is_ours.then(|| number.parse().ok()).flatten()
-}
-
-/// The forwarded directory that a shadow stands for.
-fn behind_shadow(path: &[u8]) -> Option<Vec<u8>> {
-    (0..world::prefixes().len()).find_map(|index| {
-        let shadow = &world::export(index).ok()?.shadow;
-        let below = path.strip_prefix(shadow.as_os_str().as_bytes())?;
-        let is_below = below.is_empty() || below.starts_with(b"/");
-        is_below.then(|| full_path(index, below))
-    })
 }
 
 /// # Safety

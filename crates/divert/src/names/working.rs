@@ -1,5 +1,10 @@
-//! The working directory. One that is forwarded is entered as its *shadow*: an empty directory of this machine whose path
-//! says which it stands for. So the kernel keeps it, over fork, exec and posix_spawn, and we keep nothing.
+//! The working directory. One that is forwarded is entered as its *shadow*: a directory of this machine whose path says which it
+//! stands for, and which is removed once it is open. So the kernel keeps it, over fork, exec and posix_spawn, and we keep
+//! nothing; and whoever goes around this library can make nothing in it (ENOENT, for root too), which would be lost.
+//!
+//! ```text
+//! SHADOWS/UNIQUE/EXPORT/the/names        as /proc/self/cwd has it, with " (deleted)" behind it
+//! ```
 //!
 //! What differs: it goes by its name. Who stands in a directory that is renamed or removed stands in one that is not there,
 //! where the kernel would go along with it.
@@ -10,9 +15,7 @@ use crate::resolve::{self, Last, Spot};
 use crate::world;
 use libc::{AT_FDCWD, c_char, c_int, size_t};
 use std::ffi::CString;
-use std::fs::DirBuilder;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
 hooks! {
@@ -76,34 +79,84 @@ fn go_open(open: &crate::table::Open) -> Result<c_int, Errno> {
 /// Makes a forwarded directory the kernel's working directory.
 fn enter(export: usize, below: &[u8]) -> Result<(), Errno> {
     let shadow = shadow_of(export, below)?;
-    // SAFETY: the path ends with a zero. Our own calls reach the real function.
-    match unsafe { libc::chdir(shadow.as_ptr()) } {
+    // SAFETY: a descriptor of ours. Our own calls reach the real function.
+    checked(unsafe { libc::fchdir(shadow.as_raw_fd()) })
+}
+
+/// What the kernel puts behind the path of something that was removed.
+const REMOVED: &[u8] = b" (deleted)";
+
+/// The directory that stands for one of an export.
+pub fn shadow_of(export: usize, below: &[u8]) -> Result<OwnedFd, Errno> {
+    let mut path = [world::shadows(), b"/XXXXXX\0"].concat();
+    // SAFETY: a text of ours, which ends with a zero.
+    if unsafe { libc::mkdtemp(path.as_mut_ptr().cast()) }.is_null() {
+        return Err(errno(get_errno()));
+    }
+    path.pop();
+    let mut made = vec![path.clone()];
+    let opened = make_below(path, export, below, &mut made);
+    let removed = made.iter().rev().map(|path| {
+        let path = text(path)?;
+        // SAFETY: the path ends with a zero.
+        checked(unsafe { libc::rmdir(path.as_ptr()) })
+    });
+    // What still has a name is not to be used.
+    let removed = removed.fold(Ok(()), |all, one| all.and(one));
+    opened.and_then(|opened| removed.map(|()| opened))
+}
+
+/// Makes a directory for each name of a path, and opens the last one.
+fn make_below(
+    mut path: Vec<u8>,
+    export: usize,
+    below: &[u8],
+    made: &mut Vec<Vec<u8>>,
+) -> Result<OwnedFd, Errno> {
+    let export = export.to_string().into_bytes();
+    let names = below
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty());
+    for name in std::iter::once(&export[..]).chain(names) {
+        path.push(b'/');
+        path.extend_from_slice(name);
+        let text = text(&path)?;
+        // SAFETY: the path ends with a zero.
+        checked(unsafe { libc::mkdir(text.as_ptr(), 0o700) })?;
+        made.push(path.clone());
+    }
+    // Else nobody could read where they are.
+    if path.len() + REMOVED.len() >= libc::PATH_MAX as usize {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a zero.
+    let fd = unsafe { libc::open(text(&path)?.as_ptr(), flags) };
+    checked(fd.min(0))?;
+    // SAFETY: it was just opened.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The export that a shadow is of, and the path there, by what the kernel's link says.
+pub fn behind_shadow(link: &[u8]) -> Option<(usize, &[u8])> {
+    let rest = link.strip_suffix(REMOVED)?;
+    let rest = rest.strip_prefix(world::shadows())?.strip_prefix(b"/")?;
+    let mut parts = rest.splitn(3, |byte| *byte == b'/');
+    let (_, export) = (parts.next()?, std::str::from_utf8(parts.next()?).ok()?);
+    let export = export.parse().ok()?;
+    (export < world::prefixes().len()).then(|| (export, parts.next().unwrap_or_default()))
+}
+
+fn text(path: &[u8]) -> Result<CString, Errno> {
+    CString::new(path).map_err(|_| Errno::INVAL)
+}
+
+/// Why a call that gave -1 failed.
+fn checked(result: c_int) -> Result<(), Errno> {
+    match result {
         0 => Ok(()),
         _ => Err(errno(get_errno())),
     }
-}
-
-/// The directory that stands for one of an export; it is made if need be.
-pub fn shadow_of(export: usize, below: &[u8]) -> Result<CString, Errno> {
-    let mut path = world::export(export)?
-        .shadow
-        .as_os_str()
-        .as_bytes()
-        .to_vec();
-    for name in below
-        .split(|byte| *byte == b'/')
-        .filter(|name| !name.is_empty())
-    {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    let mut making = DirBuilder::new();
-    let made = making
-        .recursive(true)
-        .mode(0o700)
-        .create(std::ffi::OsStr::from_bytes(&path));
-    made.map_err(|error| errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    CString::new(path).map_err(|_| Errno::INVAL)
 }
 
 /// The working directory, if it is forwarded.

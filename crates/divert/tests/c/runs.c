@@ -114,6 +114,80 @@ static void spawns(char **arguments) {
     posix_spawn_file_actions_destroy(&actions);
 }
 
+static void shown(const char *path) {
+    char text[200] = "";
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    printf("%s: %zd %s\n", path, n, text);
+    fflush(stdout);
+    close(fd);
+}
+
+/* Lists whose actions build on one another, are used twice, or not at all. */
+static void lists(void) {
+    char *one[] = {"zero", "a long line", NULL}, *other[] = {"zero", "short", NULL}, *cat[] = {"cat", "/dev/fd/5", NULL};
+    char *where[] = {"sh", "-c", "basename $(pwd); cat inner", NULL};
+    pid_t child = 0;
+    int error;
+    posix_spawn_file_actions_t list;
+    posix_spawn_file_actions_init(&list);
+    posix_spawn_file_actions_addchdir_np(&list, "sub");
+    posix_spawn_file_actions_addopen(&list, 1, "made-there", O_CREAT | O_WRONLY, 0644);
+    posix_spawn_file_actions_addopen(&list, 0, "../sub/../data", O_RDONLY, 0);
+    error = posix_spawn(&child, "../echo", &list, NULL, one, environ);
+    spawned("in another directory", error, child);
+    error = posix_spawn(&child, "./echo", &list, NULL, one, environ);
+    spawned("its name is of there", error, child);
+    shown("sub/made-there");
+    error = posix_spawn(&child, "../echo", &list, NULL, other, environ);
+    spawned("the same list", error, child);
+    shown("sub/made-there");
+    posix_spawn_file_actions_destroy(&list);
+    posix_spawn_file_actions_init(&list);
+    posix_spawn_file_actions_addopen(&list, 1, "sub/made-there", O_WRONLY | O_TRUNC, 0);
+    posix_spawn_file_actions_addopen(&list, 2, "never-made", O_CREAT | O_WRONLY, 0644);
+    posix_spawn_file_actions_destroy(&list);
+    shown("sub/made-there");
+    shown("never-made");
+    posix_spawn_file_actions_init(&list);
+    posix_spawn_file_actions_addclosefrom_np(&list, 3);
+    posix_spawn_file_actions_addopen(&list, 5, "sub/made-there", O_RDONLY, 0);
+    posix_spawn_file_actions_addchdir_np(&list, "sub");
+    int open_here = open("data", O_RDONLY);
+    error = posix_spawn(&child, "/bin/cat", &list, NULL, cat, environ);
+    spawned("all was closed before", error, child);
+    error = posix_spawn(&child, "/bin/sh", &list, NULL, where, environ);
+    spawned("and is there", error, child);
+    close(open_here);
+    posix_spawn_file_actions_destroy(&list);
+    posix_spawn_file_actions_init(&list);
+    posix_spawn_file_actions_addopen(&list, 7, "sub", O_RDONLY | O_DIRECTORY, 0);
+    posix_spawn_file_actions_adddup2(&list, 7, 8);
+    posix_spawn_file_actions_addclose(&list, 7);
+    posix_spawn_file_actions_addfchdir_np(&list, 8);
+    error = posix_spawn(&child, "/bin/sh", &list, NULL, where, environ);
+    spawned("through a directory that it opened", error, child);
+    posix_spawn_file_actions_addchdir_np(&list, "inner");
+    error = posix_spawn(&child, "/bin/sh", &list, NULL, where, environ);
+    spawned("no directory", error, child);
+    posix_spawn_file_actions_destroy(&list);
+    posix_spawn_file_actions_init(&list);
+    posix_spawn_file_actions_addopen(&list, 1, "exclusive", O_CREAT | O_EXCL | O_WRONLY, 0644);
+    error = posix_spawnp(&child, "true", &list, NULL, other, environ);
+    spawned("made once", error, child);
+    error = posix_spawnp(&child, "true", &list, NULL, other, environ);
+    spawned("made twice", error, child);
+    posix_spawn_file_actions_destroy(&list);
+    shown("exclusive");
+    posix_spawn_file_actions_init(&list);
+    posix_spawn_file_actions_addchdir_np(&list, "/usr");
+    posix_spawn_file_actions_addopen(&list, 0, "bin/../bin/env", O_RDONLY, 0);
+    char *pwd[] = {"pwd", NULL};
+    error = posix_spawn(&child, "bin/pwd", &list, NULL, pwd, environ);
+    spawned("in a local one", error, child);
+    posix_spawn_file_actions_destroy(&list);
+}
+
 int main(int argc, char **argv) {
     if (argc > 2) {
         /* What is run: ourselves. */
@@ -183,6 +257,7 @@ int main(int argc, char **argv) {
     RUN_LIGHT((chdir("sub"), execl("/bin/cat", "cat", "inner", (char *)NULL)));
     printf("here: %d\n", access("sub", F_OK));
     spawns(arguments);
+    lists();
     fflush(stdout);
     printf("system %d\n", system("./script by system; cat spawned"));
     FILE *pipe = popen("./script by popen", "r");

@@ -45,7 +45,7 @@ impl Site {
 
     fn reached_by(socket: &str) -> Site {
         let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        for name in ["export", "plain", "presagio-shadow"] {
+        for name in ["export", "plain", "shadows"] {
             std::fs::create_dir(room.path().join(name)).unwrap();
         }
         let node = start_node(room.path());
@@ -55,7 +55,6 @@ impl Site {
         options.owners = Some(presagio_forward::Instance::draw().unwrap());
         let forwarded = Forwarded {
             prefix: PREFIX.into(),
-            shadow: room.path().join("presagio-shadow"),
             options,
         };
         let switchboard = Switchboard::open(vec![forwarded]).unwrap();
@@ -92,13 +91,19 @@ impl Site {
         self.node = start_node(self.room.path());
     }
 
+    /// What a program has to know.
+    fn forwarded(&self) -> String {
+        let shadows = self.room.path().join("shadows");
+        format!("{}:{}:{PREFIX}", self.switchboard, shadows.display())
+    }
+
     /// A command with the library.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .args(args)
             .env("LD_PRELOAD", library())
-            .env(VARIABLE, format!("{}:{PREFIX}", self.switchboard))
+            .env(VARIABLE, self.forwarded())
             .env("LC_ALL", "C")
             .stdin(Stdio::null());
         command

@@ -20,9 +20,9 @@ pub use line::Line;
 pub use server::{Serving, Switchboard};
 
 use crate::options::Options;
-use std::path::PathBuf;
 
-/// Where a program finds its switchboard: the name, and the prefixes, each with a colon before it.
+/// Where a program finds its switchboard: the name, a directory for its library to make directories in, and the prefixes, each
+/// with a colon before it.
 pub const VARIABLE: &str = "PRESAGIO_FORWARD";
 
 /// What is forwarded.
@@ -30,8 +30,6 @@ pub const VARIABLE: &str = "PRESAGIO_FORWARD";
 pub struct Forwarded {
     /// All paths that begin with this, component by component: absolute, without a slash at its end.
     pub prefix: Vec<u8>,
-    /// A directory that stands for the prefix where the kernel needs one, say as a working directory.
-    pub shadow: PathBuf,
     /// How its files are reached.
     pub options: Options,
 }

@@ -4,18 +4,16 @@
 //! question: version[1] op[1] export[4] node[4]
 //! answer:   0[1], then what was asked for; or 1[1] errno[4] text
 //! exports:  count[4], then count times
-//!           prefix shadow count[4] node... export client job program rank[4] spread[1] credential[1] owners[16]
+//!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] owners[16]
 //!           msize[4] files_max[8] timeout_us[8] connect_timeout_us[8] patience_us[8]
 //! ```
 
 use super::Forwarded;
 use crate::options::{Identity, Instance, Options, Spread};
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The longest answer.
 pub(super) const ANSWER_MAX: usize = 128 << 10;
@@ -137,7 +135,6 @@ impl Writer {
     fn forwarded(&mut self, one: &Forwarded) {
         let options = &one.options;
         self.text(&one.prefix);
-        self.text(one.shadow.as_os_str().as_bytes());
         self.u32(options.nodes.len() as u32);
         for node in &options.nodes {
             self.text(node.to_string().as_bytes());
@@ -202,7 +199,6 @@ impl<'a> Reader<'a> {
 
     fn forwarded(&mut self) -> Option<(Forwarded, bool)> {
         let prefix = self.text()?.to_vec();
-        let shadow = OsString::from_vec(self.text()?.to_vec()).into();
         let count = self.u32()?;
         let nodes = (0..count).map(|_| self.string()?.parse().ok());
         let mut options = Options::new(nodes.collect::<Option<Vec<_>>>()?);
@@ -225,12 +221,7 @@ impl<'a> Reader<'a> {
         options.timeout = self.duration()?;
         options.connect_timeout = self.duration()?;
         options.patience = self.duration()?;
-        let forwarded = Forwarded {
-            prefix,
-            shadow,
-            options,
-        };
-        Some((forwarded, wants_credential))
+        Some((Forwarded { prefix, options }, wants_credential))
     }
 }
 
@@ -249,7 +240,6 @@ mod tests {
         options.patience = Duration::from_millis(1500);
         Forwarded {
             prefix: b"/far/\xff".to_vec(),
-            shadow: "/run/shadow".into(),
             options,
         }
     }
@@ -266,7 +256,6 @@ mod tests {
             };
             assert_eq!(format!("{one:?}"), format!("{expected:?}"));
             assert_eq!(one.prefix, all[0].prefix);
-            assert_eq!(one.shadow, all[0].shadow);
             assert!(!wants_credential);
         }
     }
