@@ -34,7 +34,7 @@ pub struct Connection {
     /// What turns the socket's bytes into plain ones, if they are not.
     pub tls: Option<Box<Tls>>,
     pub peer: Arc<Peer>,
-    /// Since when it has been there, or has begun a session.
+    /// Since when it has been there, or has begun another session than one in which it proved who it is.
     pub since: Instant,
     /// That it is counted among the connections of its user.
     pub share: Option<Share>,

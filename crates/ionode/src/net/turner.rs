@@ -59,7 +59,7 @@ const STALL_MAX_FULL: Duration = Duration::from_secs(2);
 /// A write with more data than this gets its data received to its place, without a copy.
 const COPY_MAX: u32 = 8 << 10;
 
-/// Before it has said a version, nobody has to send larger frames.
+/// Before it has attached, nobody has to send larger frames.
 const FIRST_MSIZE: u32 = 64 << 10;
 
 /// A loop.
@@ -380,6 +380,7 @@ impl Turner {
 
     fn understand_all(&mut self, slot: usize, frames: &mut Frames) -> Result<(), End> {
         loop {
+            frames.set_msize(frame_max(&self.connections[slot]));
             let Some(head) = frames.head().map_err(End::Malformed)? else {
                 return Ok(());
             };
@@ -394,11 +395,9 @@ impl Turner {
                 return Ok(());
             };
             let (kind, tag) = (frame.kind, frame.tag);
-            if kind.0 == 100 {
-                let msize = self.version(slot, frame)?;
-                frames.set_msize(msize);
-            } else {
-                self.request(slot, kind, tag, frame)?;
+            match kind.0 {
+                100 => self.version(slot, frame)?,
+                _ => self.request(slot, kind, tag, frame)?,
             }
         }
     }
@@ -552,8 +551,8 @@ impl Turner {
         }
     }
 
-    /// A new session begins. Returns the largest frame.
-    fn version(&mut self, slot: usize, frame: Frame<'_>) -> Result<u32, End> {
+    /// A new session begins.
+    fn version(&mut self, slot: usize, frame: Frame<'_>) -> Result<(), End> {
         let tag = frame.tag;
         let request = Request::parse(frame, Dialect::Linux).map_err(End::Malformed)?;
         let Request::Version { msize, version } = request else {
@@ -564,11 +563,14 @@ impl Turner {
         self.epochs += 1;
         let connection = &mut self.connections[slot];
         connection.epoch = self.epochs;
-        connection.since = Instant::now();
         connection.under_way.clear();
         connection.order.clear();
         connection.bytes = 0;
         let old = connection.session.take();
+        // Who has proved nothing so far gets no more time for it.
+        if old.as_ref().is_some_and(|old| old.has_proved()) {
+            connection.since = Instant::now();
+        }
         let reply = match agreed {
             Some(agreed) => {
                 let (node, peer) = (self.node.clone(), connection.peer.clone());
@@ -584,7 +586,7 @@ impl Turner {
         if let Some(old) = old {
             self.node.jobs.run(move || old.end());
         }
-        Ok(agreed.map_or(FIRST_MSIZE, |agreed| agreed.msize))
+        Ok(())
     }
 
     fn request(&mut self, slot: usize, kind: Kind, tag: Tag, frame: Frame<'_>) -> Result<(), End> {
@@ -766,7 +768,7 @@ impl Turner {
             to: self.reply_to(slot, frame.tag),
             may_wait: match frame.kind.0 {
                 // Somebody else may have to say whose the credential is.
-                104 => self.node.munge.is_some(),
+                104 => self.node.munge.is_some() || session.may_come_again(),
                 // What the client was just doing on another connection has to end first.
                 200 => session.comes_again(frame.body),
                 kind => kind == 204 && session.may_repeat(),
@@ -1048,6 +1050,15 @@ impl Perform {
 
 /// Why frames are always there: they are out only while frames of the same connection are being understood.
 const NESTED: &str = "a connection's frames are looked at by one at a time";
+
+/// The largest frame that is taken now.
+fn frame_max(connection: &Connection) -> u32 {
+    match &connection.session {
+        Some(session) if session.account().is_some() => session.msize(),
+        Some(session) => session.msize().min(FIRST_MSIZE),
+        None => FIRST_MSIZE,
+    }
+}
 
 /// Where to receive: room for as much again as there is, so that a frame that was only announced takes no memory.
 fn room_in(frames: &mut Frames) -> &mut [u8] {

@@ -20,7 +20,7 @@ pub use fids::{AllFids, Held, Open};
 use crate::accounts::Account;
 use crate::auth::shares::Share;
 use crate::error::Result;
-use crate::identity::Identity;
+use crate::identity::{Identity, NOBODY};
 use crate::metrics::JobMetrics;
 use crate::node::Shared;
 use crate::peer::Peer;
@@ -52,6 +52,8 @@ pub struct Session {
     /// Those who proved here who they are, counted as having this connection.
     shares: Mutex<Vec<Share>>,
     fence: Arc<Fence>,
+    /// As whose it ended earlier sessions of its instance.
+    came_as: OnceLock<u32>,
     /// Who attached first.
     user: OnceLock<Arc<Identity>>,
     /// What that user has.
@@ -111,6 +113,7 @@ impl Session {
             stranger: OnceLock::new(),
             shares: Mutex::default(),
             fence: Arc::new(Fence::new(socket)),
+            came_as: OnceLock::new(),
             user: OnceLock::new(),
             account: OnceLock::new(),
         }
@@ -118,11 +121,9 @@ impl Session {
 
     /// The application, as the scheduler tells them apart: a job, or else all that a user does.
     pub fn app(&self) -> AppId {
-        AppId(
-            self.greeting
-                .get()
-                .map_or(self.peer.uid(), |greeting| greeting.app),
-        )
+        let job = self.greeting.get().and_then(|greeting| greeting.app);
+        let user = || self.user.get().map(|user| user.uid);
+        AppId(job.or_else(user).unwrap_or(NOBODY))
     }
 
     /// Where the client's job is counted, if it said one.
@@ -178,7 +179,24 @@ impl Session {
         }
     }
 
+    /// Whether a request may be done for somebody who has not attached yet.
+    fn is_for_strangers(request: &Request<'_>) -> bool {
+        matches!(
+            request,
+            Request::Attach { .. }
+                | Request::Auth { .. }
+                | Request::Hello { .. }
+                | Request::Clunk { .. }
+                | Request::Read { .. }
+                | Request::Write { .. }
+        )
+    }
+
     fn answer(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+        // Of a file, nobody reads or writes anything without a fid, and nobody has one yet.
+        if self.user.get().is_none() && !Session::is_for_strangers(&request) {
+            return Err(Errno::BADF);
+        }
         match request {
             Request::Attach {
                 fid,
@@ -330,8 +348,7 @@ impl Session {
     /// The session is over: all that it holds is let go. The locks of a client that may come back wait for it.
     pub fn end(&self) {
         if let Some(greeting) = self.greeting.get() {
-            let uid = self.peer.uid();
-            self.node.fences.left(greeting.instance, uid, &self.fence);
+            self.node.fences.left(greeting.instance, &self.fence);
         }
         let all = self.fids().clear();
         for held in all {
