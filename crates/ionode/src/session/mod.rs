@@ -30,10 +30,13 @@ use fids::Fids;
 use locking::{Asker, LockRange};
 use presagio_core::AppId;
 use presagio_ninep::version::Agreed;
-use presagio_ninep::{Dialect, Errno, Fid, Reply, Request, Tag};
+use presagio_ninep::{Dialect, Errno, Fid, Name, Reply, Request, Tag};
 use recovery::{Greeting, Says};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What opening a device is answered.
+const NXIO: Errno = Errno(libc::ENXIO as u32);
 
 /// One session of a connection; a new Tversion begins another.
 pub struct Session {
@@ -192,7 +195,46 @@ impl Session {
         )
     }
 
+    /// Does one request. What the node itself does not allow anybody is audited; what the file system does not is not.
     fn answer(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+        let done = self.do_request(request, answer);
+        if let Err(error @ (Errno::PERM | NXIO)) = done
+            && let Some(what) = self.forbidden(&request, error)
+        {
+            self.node.audit(&self.peer, &what);
+        }
+        done
+    }
+
+    /// What was tried, if it was the node that refused it.
+    fn forbidden(&self, request: &Request<'_>, error: Errno) -> Option<&'static str> {
+        let is_own = |dir: Fid, name: Name<'_>| {
+            let held = self.held(dir);
+            held.is_ok_and(|held| self.node.export.is_own(&held.place, name.bytes()))
+        };
+        let names_own = match *request {
+            Request::Open { .. } | Request::Create { .. } if error == NXIO => {
+                return Some("it tried to open a device, a pipe or a socket");
+            }
+            Request::Create { fid, name, .. } => is_own(fid, name),
+            Request::Mkdir { dir, name, .. }
+            | Request::Symlink { dir, name, .. }
+            | Request::Mknod { dir, name, .. }
+            | Request::Link { dir, name, .. }
+            | Request::Rename { dir, name, .. }
+            | Request::UnlinkAt { dir, name, .. } => is_own(dir, name),
+            Request::RenameAt {
+                old_dir,
+                old_name,
+                new_dir,
+                new_name,
+            } => is_own(old_dir, old_name) || is_own(new_dir, new_name),
+            _ => false,
+        };
+        names_own.then_some("it tried to make, change or remove what the node keeps for itself")
+    }
+
+    fn do_request(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
         // Of a file, nobody reads or writes anything without a fid, and nobody has one yet.
         if self.user.get().is_none() && !Session::is_for_strangers(&request) {
             return Err(Errno::BADF);

@@ -281,7 +281,11 @@ impl Session {
         flags: OpenFlags,
         user: &Arc<crate::identity::Identity>,
     ) -> Result<Held> {
-        let found = handles::read(&self.node.seal, handle, self.node.clock.now())?;
+        let found = handles::read(&self.node.seal, handle, self.node.clock.now());
+        let found = found.inspect_err(|_| {
+            let what = "it came with a handle that no node of this export gave";
+            self.node.audit(&self.peer, &what);
+        })?;
         if found.uid != user.uid {
             let what = format_args!(
                 "as uid {}, it came with a handle of uid {}",
