@@ -6,12 +6,16 @@ mod common;
 
 use auth::{Guarded, audited};
 use common::gate::{Gate, Gated};
+use common::raw::{Raw, encoded};
 use common::{Exported, errno, is_root, opened, options, pattern, refusal, refused, rw_file};
 use presagio_ionode::{Address, Config, Node};
 use presagio_ninep::client::{Client, Options};
 use presagio_ninep::extension::ReopenFlags;
 use presagio_ninep::session::Session;
-use presagio_ninep::{Errno, Fid, GetAttr, Handle, OpenFlags, Reply, Request};
+use presagio_ninep::{
+    Data, Dialect, Errno, Fid, GetAttr, Handle, List, OpenFlags, Reply, Request, Step, Text,
+    XattrFlags,
+};
 use presagio_storage::Directory;
 use std::fs;
 use std::path::Path;
@@ -223,6 +227,108 @@ fn a_user_whose_requests_hang_keeps_nobody_else_waiting() {
     for read in reads {
         read.wait().expect("all are answered in the end");
     }
+}
+
+/// Sends writes, and hangs up.
+#[test]
+fn what_a_user_has_asked_for_counts_also_when_its_connection_is_gone() {
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| {
+        config.requests_per_user_max = 3;
+        config.depth = Some(1);
+    });
+    fs::write(node.path("file"), "").unwrap();
+    gate.shut_writes();
+    let steps = [Step::new("file").unwrap()];
+    let walk = Request::Walk {
+        fid: Fid(0),
+        new_fid: Fid(1),
+        steps: List::new(&steps).unwrap(),
+    };
+    let open = Request::Open {
+        fid: Fid(1),
+        flags: OpenFlags::RDWR,
+    };
+    let bytes = pattern(1, 5000);
+    for round in 0..5u64 {
+        let mut raw = Raw::attached(&node.socket(), 65536);
+        // The node takes in what it may; whatever it does not goes with the connection.
+        let mut all = [encoded(2, &walk), encoded(2, &open)].concat();
+        for tag in 3..11 {
+            let offset = (round * 8 + u64::from(tag)) * 100_000;
+            let data = Data::new(&bytes).unwrap();
+            let fid = Fid(1);
+            all.extend(encoded(tag, &Request::Write { fid, offset, data }));
+        }
+        if round == 0 {
+            raw.call(2, &walk);
+            raw.call(2, &open);
+            all.drain(..encoded(2, &walk).len() + encoded(2, &open).len());
+        }
+        raw.send(&all).unwrap();
+        if round == 0 {
+            let engine = node.node().engine();
+            let taken = || engine.queued() + engine.in_flight() == 3;
+            common::wait_until("as many as it may have", taken);
+        }
+    }
+    common::wait_until("all have left", || node.node().connections() == 0);
+    let engine = node.node().engine();
+    let under_way = engine.queued() + engine.in_flight();
+    gate.open();
+    assert_eq!(under_way, 3, "those of the first, and no more");
+    common::wait_until("they are done", || {
+        engine.queued() + engine.in_flight() == 0
+    });
+    let (_session, root) = node.connect();
+    opened(&root, "file", OpenFlags::RDWR)
+        .write_at(0, &bytes)
+        .expect("it may ask again");
+}
+
+#[test]
+fn attributes_that_are_held_count() {
+    let node = Exported::with(|config| config.memory_per_user_max = 256 << 10);
+    fs::write(node.path("file"), "").unwrap();
+    let mut raw = Raw::attached(&node.socket(), 65536);
+    let steps = [Step::new("file").unwrap()];
+    let create = |raw: &mut Raw, fid: u32| {
+        let walk = Request::Walk {
+            fid: Fid(0),
+            new_fid: Fid(fid),
+            steps: List::new(&steps).unwrap(),
+        };
+        assert_eq!(raw.call(1, &walk).error(), None);
+        let create = Request::XattrCreate {
+            fid: Fid(fid),
+            name: Text::new("user.x").unwrap(),
+            size: 64 << 10,
+            flags: XattrFlags(0),
+        };
+        raw.call(1, &create).error()
+    };
+    assert_eq!(create(&mut raw, 1), None);
+    assert_eq!(create(&mut raw, 2), Some(errno(libc::ENOMEM)));
+    let clunk = raw.call(1, &Request::Clunk { fid: Fid(1) }).error();
+    assert_eq!(clunk, Some(Errno::INVAL), "nothing was written to it");
+    assert_eq!(create(&mut raw, 3), None);
+}
+
+/// Sends all but the last byte of a large numbered request.
+#[test]
+fn a_frame_that_is_there_in_part_counts() {
+    let node = Guarded::with(|_| {});
+    let mut raw = Raw::silent(&node.socket());
+    let (msize, version) = (4 << 20, Dialect::Presagio.version());
+    raw.call(u16::MAX, &Request::Version { msize, version });
+    raw.attach(Fid(0));
+    assert_eq!(node.memory(), 0);
+    let head = [&(2u32 << 20).to_le_bytes()[..], &[204, 1, 0]].concat();
+    raw.send(&head).unwrap();
+    raw.send(&vec![0; 1 << 20]).unwrap();
+    common::wait_until("it counts", || node.memory() >= 2 << 20);
+    drop(raw);
+    common::wait_until("it does not any more", || node.memory() == 0);
 }
 
 #[test]
