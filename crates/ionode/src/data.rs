@@ -13,6 +13,7 @@
 use crate::accounts::Load;
 use crate::buffer::{Buffer, Buffers};
 use crate::error::{OrErrno, Result, errno};
+use crate::export::stat_of;
 use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace, unharmed};
@@ -179,7 +180,7 @@ impl Data {
         let work = move || {
             let count = unharmed(|| {
                 let _inside = session.enter().ok_or(Errno::IO)?;
-                data.append_now(&file, payload.bytes())
+                data.append_now(&session, &file, payload.bytes())
             });
             let out = match count.unwrap_or(Err(Errno::IO)) {
                 Ok(count) => Out::written(to.tag, count as u32),
@@ -193,8 +194,26 @@ impl Data {
         }
     }
 
-    /// Appends, on this thread.
-    pub fn append_now(&self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
+    /// Appends, on this thread. It is counted and recorded as other writes are, at the place where the file ended just
+    /// after it.
+    pub fn append_now(&self, session: &Session, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
+        let nowhere = Range::at(0, bytes.len() as u64);
+        let mut whole = self.whole(Op::Write, nowhere);
+        let appended = self.append_bytes(file, bytes);
+        let outcome = match appended {
+            Ok(count) => Outcome::Written(count),
+            Err(error) => Outcome::Failed(error),
+        };
+        if whole.since != Nanos::ZERO {
+            let end = end_of(file).unwrap_or(0);
+            let start = end.saturating_sub(outcome.len() as u64);
+            whole.range = Range::new(start, nowhere.len()).unwrap_or(nowhere);
+        }
+        self.answered(session, file, whole, &outcome);
+        appended
+    }
+
+    fn append_bytes(&self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
         self.power.act_on_data(&self.mover)?;
         let moved = bytes.len() as u64;
         let count = self
@@ -491,6 +510,14 @@ impl Service for Dispatcher {
     fn dispatch(&self, _: &Engine, batch: Batch) {
         let (turner, _) = place_of(batch.parts()[0].request.id);
         self.0[turner].post(|mail| mail.batches.push(batch));
+    }
+}
+
+/// How long a file is now.
+fn end_of(file: &OpenFile) -> Option<u64> {
+    match file.bytes.size().ok()? {
+        Some(size) => Some(size.bytes),
+        None => Some(stat_of(file.bytes.name()).ok()?.stx_size),
     }
 }
 

@@ -229,6 +229,51 @@ fn a_user_whose_requests_hang_keeps_nobody_else_waiting() {
     }
 }
 
+#[test]
+fn appends_are_counted_and_recorded_as_other_writes_are() {
+    let node = Guarded::with(|_| {});
+    let trace = node.path("../trace");
+    let client = Client::unix(&node.socket(), &options()).unwrap();
+    let (nothing, job) = (Text::new("").unwrap(), Text::new("42").unwrap());
+    let hello = Request::Hello {
+        instance: [0x42; 16],
+        resume: [0; 16],
+        client: nothing,
+        job,
+        rank: 3,
+        program: nothing,
+    };
+    client.call(hello).unwrap();
+    let session = Session::new(client);
+    let root = session.attach("", "/", common::own_uid()).unwrap();
+    rw_file(&root, "file").write_at(0, &[0; 10]).unwrap();
+    node.node().record(&trace).unwrap();
+    let file = opened(&root, "file", OpenFlags::WRONLY | OpenFlags::APPEND);
+    assert_eq!(file.write_at(0, &[1; 100]).unwrap(), 100);
+    let bytes = [2; 30];
+    let write = Request::Write {
+        fid: file.fid(),
+        offset: 0,
+        data: Data::new(&bytes).unwrap(),
+    };
+    let once = Request::Once {
+        sequence: 1,
+        settled: 0,
+        request: presagio_ninep::extension::Wrapped::new(&write).unwrap(),
+    };
+    session.client().call(once).unwrap();
+    assert_eq!(node.node().stop_recording().unwrap(), Some(2));
+    let events = presagio_trace::open(&trace)
+        .unwrap()
+        .filter_map(|record| match record.unwrap() {
+            presagio_trace::Record::Event(event) => Some((event.offset, event.moved())),
+            _ => None,
+        });
+    assert_eq!(events.collect::<Vec<_>>(), [(10, 100), (110, 30)]);
+    let counted = node.figure("presagio_ionode_job_bytes_total{job=\"42\",op=\"write\"}");
+    assert_eq!(counted, 140);
+}
+
 /// Sends writes, and hangs up.
 #[test]
 fn what_a_user_has_asked_for_counts_also_when_its_connection_is_gone() {

@@ -13,7 +13,7 @@ mod directory;
 mod place;
 
 pub use directory::list;
-pub use place::{FileKey, Place, attr_of};
+pub use place::{FileKey, Place, attr_of, stat_of};
 
 use place::{Reached, qid_of};
 

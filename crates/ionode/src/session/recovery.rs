@@ -223,7 +223,7 @@ impl Session {
             (_, false) => return Err(Errno::INVAL),
             (true, true) => {}
         }
-        let count = self.node.data.append_now(file, bytes)? as u32;
+        let count = self.node.data.append_now(self, file, bytes)? as u32;
         answer.reply(Reply::Write { count })
     }
 

@@ -89,7 +89,13 @@ impl Guarded {
         self.figure("presagio_ionode_memory_bytes")
     }
 
-    fn figure(&self, name: &str) -> u64 {
+    /// The node itself.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// One of its figures, by name and labels.
+    pub fn figure(&self, name: &str) -> u64 {
         let mut window = TcpStream::connect(&self.window).expect("the window");
         let ask = "GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
         window.write_all(ask.as_bytes()).expect("a question");
