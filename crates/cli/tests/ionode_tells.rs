@@ -78,7 +78,7 @@ fn what_a_job_writes_through_a_mount_is_counted_as_its_own() {
 
 /// Says what no node takes; then the node is told to end.
 #[test]
-fn with_log_json_each_line_of_the_log_is_json() {
+fn with_log_json_each_line_is_json() {
     let dir = TempDir::new("tells-json");
     let dir = Path::new(dir.path());
     fs::create_dir(dir.join("export")).unwrap();
@@ -94,22 +94,19 @@ fn with_log_json_each_line_of_the_log_is_json() {
         .unwrap();
     until("the node listens", || UnixStream::connect(&socket).is_ok());
     refused(&socket);
-    let lines = || -> Vec<Value> {
-        let text = fs::read_to_string(&log).unwrap();
-        let whole = text
-            .lines()
-            .filter(|line| !line.starts_with("presagio ionode: "));
-        whole
-            .map(|line| serde_json::from_str(line).expect(line))
-            .collect()
-    };
-    let is_audit = |line: &Value| line["target"] == "audit" && line["level"] == "WARN";
-    until("it is audited", || {
-        fs::read_to_string(&log).unwrap().contains("\"audit\"")
-    });
+    let said = || fs::read_to_string(&log).unwrap();
+    until("it is audited", || said().contains("\"audit\""));
     node.kill().unwrap();
     node.wait().unwrap();
-    let lines = lines();
+    let lines: Vec<Value> = said()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let is_audit = |line: &Value| line["target"] == "audit" && line["level"] == "WARN";
+    let message = |line: &Value| line["fields"]["message"].as_str().map(str::to_owned);
+    let starts = lines.iter().filter_map(message);
+    let listens = format!("on unix:{}", socket.display());
+    assert!(starts.into_iter().any(|line| line.ends_with(&listens)));
     let audit: Vec<_> = lines.iter().filter(|line| is_audit(line)).collect();
     assert_eq!(audit.len(), 1, "{lines:?}");
     let said = audit[0]["fields"]["message"].as_str().unwrap();
