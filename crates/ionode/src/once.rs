@@ -268,10 +268,14 @@ impl Once {
         header[HOST..OWNER].copy_from_slice(&machine.host);
         let owner = self.owner.get().copied().unwrap_or(u32::MAX);
         header[OWNER..OWNER + 4].copy_from_slice(&owner.to_le_bytes());
-        match rustix::io::pwrite(&file, &header, 0)? {
-            HEADER => Ok(file),
-            _ => Err(io::ErrorKind::StorageFull.into()),
-        }
+        let error = match rustix::io::pwrite(&file, &header, 0) {
+            Ok(HEADER) => return Ok(file),
+            Ok(_) => io::ErrorKind::StorageFull.into(),
+            Err(error) => error.into(),
+        };
+        // The next attempt may have more room.
+        let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
+        Err(error)
     }
 
     /// Whether nothing of it is on disk, and something would be lost with it.

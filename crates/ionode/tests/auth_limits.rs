@@ -216,10 +216,12 @@ fn who_has_not_attached_leaves_nothing_in_the_export() {
     let client = unix(&node).unwrap();
     client.call(hello).expect("anybody may say hello");
     refused(client.call(once), Errno::BADF);
-    let kept = node.path(".presagio/once");
-    assert_eq!(std::fs::read_dir(kept).unwrap().count(), 0);
+    let kept = |name| std::fs::read_dir(node.path(name)).unwrap().count();
+    assert_eq!(kept(".presagio/once"), 0);
+    assert_eq!(kept(".presagio"), 3, "as it was: once, unlinked, secret");
     client.call(attach(own_uid())).expect("itself");
     client.call(once).expect("now it may");
+    assert_eq!((kept(".presagio/once"), kept(".presagio")), (1, 4));
 }
 
 fn mode(path: &Path) -> u32 {

@@ -376,6 +376,67 @@ fn a_frame_that_is_there_in_part_counts() {
     common::wait_until("it does not any more", || node.memory() == 0);
 }
 
+/// As many large numbered requests at once as there is memory, each in two parts.
+#[test]
+fn frames_that_come_in_parts_do_not_wait_for_each_other() {
+    let node = Exported::with(|config| config.memory_max = 4 << 20);
+    fs::write(node.path("file"), "").unwrap();
+    let (_session, root) = node.connect();
+    let bytes = pattern(1, 1 << 20);
+    let all: Vec<_> = (1..=4u8)
+        .map(|number| {
+            let mut raw = Raw::silent(&node.socket());
+            let (msize, version) = (2 << 20, Dialect::Presagio.version());
+            raw.call(u16::MAX, &Request::Version { msize, version });
+            let nothing = Text::new("").unwrap();
+            let hello = Request::Hello {
+                instance: [number; 16],
+                resume: [0; 16],
+                client: nothing,
+                job: nothing,
+                rank: 0,
+                program: nothing,
+            };
+            assert_eq!(raw.call(1, &hello).error(), None);
+            raw.attach(Fid(0));
+            let steps = [Step::new("file").unwrap()];
+            let walk = Request::Walk {
+                fid: Fid(0),
+                new_fid: Fid(1),
+                steps: List::new(&steps).unwrap(),
+            };
+            assert_eq!(raw.call(1, &walk).error(), None);
+            let open = Request::Open {
+                fid: Fid(1),
+                flags: OpenFlags::WRONLY | OpenFlags::APPEND,
+            };
+            assert_eq!(raw.call(1, &open).error(), None);
+            let write = Request::Write {
+                fid: Fid(1),
+                offset: 0,
+                data: Data::new(&bytes).unwrap(),
+            };
+            let once = Request::Once {
+                sequence: 1,
+                settled: 0,
+                request: presagio_ninep::extension::Wrapped::new(&write).unwrap(),
+            };
+            let whole = encoded(1, &once);
+            raw.send(&whole[..100_000]).unwrap();
+            (raw, whole)
+        })
+        .collect();
+    // The node has seen what it was sent.
+    for _ in 0..20 {
+        root.getattr(GetAttr::BASIC).unwrap();
+    }
+    for (mut raw, whole) in all {
+        raw.send(&whole[100_000..]).unwrap();
+        assert_eq!(raw.take().unwrap().error(), None);
+    }
+    assert_eq!(fs::metadata(node.path("file")).unwrap().len(), 4 << 20);
+}
+
 #[test]
 fn a_users_small_share_of_memory_slows_it_down_and_no_more() {
     let node = Exported::with(|config| config.memory_per_user_max = 1);

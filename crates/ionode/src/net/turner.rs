@@ -460,7 +460,9 @@ impl Turner {
         let with_data = matches!(kind.0, 116 | WRITING | ONCE);
         let session = connection.session.as_ref();
         let account = session.and_then(|session| session.account());
-        let starves = with_data && self.node.data.buffers.is_full()
+        // What has come in part, and counts, may come to its end: it would wait for itself.
+        let needs_memory = with_data && connection.half.is_none();
+        let starves = needs_memory && self.node.data.buffers.is_full()
             || account.is_some_and(|account| !account.may_ask(with_data));
         if starves && !self.starved.contains(&slot) {
             self.starved.push(slot);

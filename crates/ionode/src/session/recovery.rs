@@ -81,7 +81,6 @@ impl Session {
         let greeting = self.greeting_of(instance, once, says);
         self.greeting.set(greeting).map_err(|_| Errno::PROTO)?;
         self.came();
-        self.node.note_client();
         let node = Text::new(&self.node.config.name).map_err(|_| Errno::IO)?;
         answer.reply(Reply::Hello {
             epoch: self.node.epoch,
@@ -99,13 +98,16 @@ impl Session {
         self.peer.proof.uid().or_else(attached)
     }
 
-    /// As soon as it is known which instance of whom this is: earlier sessions of it are over.
+    /// As soon as it has attached and said which instance it is: earlier sessions of that are over, and it may come back.
+    /// Before, it has no right to either.
     pub(super) fn came(&self) {
-        if let (Some(greeting), Some(uid)) = (self.greeting.get(), self.owner())
+        if let (Some(greeting), Some(_), Some(uid)) =
+            (self.greeting.get(), self.user.get(), self.owner())
             && self.came_as.set(uid).is_ok()
         {
             let fences = &self.node.fences;
             fences.came(greeting.instance, uid, &self.fence);
+            self.node.note_client();
         }
     }
 
