@@ -17,7 +17,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Users that no machine knows, each in one test.
 const ANNA: u32 = 62_001;
@@ -390,7 +390,9 @@ fn who_says_only_versions_is_left_after_a_while() {
     let (msize, version) = (65536, Dialect::Linux.version());
     let version = common::raw::encoded(u16::MAX, &Request::Version { msize, version });
     let mut reply = vec![0; version.len()];
+    let late = Instant::now() + common::PATIENCE;
     while stream.write_all(&version).is_ok() && stream.read_exact(&mut reply).is_ok() {
+        assert!(Instant::now() < late, "it is still there");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(node.ended(), 1);
