@@ -9,6 +9,7 @@ use crate::size::Size;
 use presagio_core::Nanos;
 use presagio_ionode::{Address, Config, Node, TcpProof, TlsFiles};
 use presagio_sched::{PolicyKind, Settings};
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -228,6 +229,18 @@ impl Args {
             false => log.with_ansi(false).init(),
         }
     }
+
+    /// Says what whoever started the node has to know, whatever the log leaves out.
+    fn say(&self, what: &str) {
+        match self.log_json {
+            true => {
+                let line =
+                    json!({ "level": "INFO", "fields": { "message": what }, "target": "presagio" });
+                eprintln!("{line}");
+            }
+            false => eprintln!("presagio ionode: {what}"),
+        }
+    }
 }
 
 /// Each fid of a client needs some: as many as the system lets us have.
@@ -265,11 +278,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     .map_err(|error| cannot(&error))?;
     for address in args.control().iter().chain(&args.metrics) {
         let at = node.open_window(address).map_err(|error| cannot(&error))?;
-        eprintln!("presagio ionode: status on {at}");
+        args.say(&format!("status on {at}"));
     }
     if let Some(trace) = &args.foresight {
         let taken = node.foresee(trace)?;
-        eprintln!("presagio ionode: {taken} requests are foreseen");
+        args.say(&format!("{taken} requests are foreseen"));
     }
     if let Some(trace) = &args.record {
         let cannot = |error| {
@@ -282,7 +295,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         node.record(trace).map_err(cannot)?;
     }
     for address in node.addresses() {
-        eprintln!("presagio ionode: {} on {address}", export.display());
+        args.say(&format!("{} on {address}", export.display()));
     }
     crate::advisor::wait_for(&signals);
     node.drain(DRAIN);

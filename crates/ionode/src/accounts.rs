@@ -4,6 +4,7 @@
 //! many files as allowed gets EMFILE for the next. Who has as many requests or bytes under way is not read from, on
 //! none of its connections, until something is answered: as with the limits of a connection, nothing fails.
 
+use crate::buffer::Counted;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,7 @@ impl Accounts {
                 files: AtomicUsize::new(0),
                 requests: AtomicUsize::new(0),
                 bytes: AtomicUsize::new(0),
+                held: AtomicUsize::new(0),
                 limited: Default::default(),
             })
         };
@@ -96,6 +98,8 @@ pub struct Account {
     files: AtomicUsize,
     requests: AtomicUsize,
     bytes: AtomicUsize,
+    /// Of these, what is held until the user gives it back.
+    held: AtomicUsize,
     limited: [AtomicU64; 3],
 }
 
@@ -130,6 +134,20 @@ impl Account {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let account = self.clone();
         RequestShare { account, bytes }
+    }
+
+    /// So much memory is held until the user gives it back; `None` if that is more than a quarter of what it may have,
+    /// which would leave too little to move.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<MemoryShare> {
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let account = self.clone();
+        let share = MemoryShare { account, bytes };
+        if before + bytes > self.limits.bytes / 4 {
+            self.count(Limited::Bytes, self.limits.bytes);
+            return None;
+        }
+        Some(share)
     }
 
     /// Files that it has.
@@ -185,6 +203,30 @@ impl Drop for RequestShare {
     }
 }
 
+/// Memory of a user, for as long as this is there.
+#[derive(Debug)]
+pub struct MemoryShare {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        self.account.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.account.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a request counts for, whoever is at it, until it is answered and its data was sent: the client may be gone by
+/// then, and its user is still the one whose request it is.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// That it is its user's.
+    pub _share: Option<RequestShare>,
+    /// Memory that it has besides buffers.
+    pub body: Option<Counted>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,6 +257,10 @@ mod tests {
         assert!(!one.may_ask(false));
         drop((large, others));
         assert!(one.may_ask(true));
+        let held = one.hold(25).unwrap();
+        assert!(one.hold(1).is_none() && one.may_ask(true));
+        assert_eq!(one.bytes(), 25);
+        drop(held);
         assert_eq!((one.requests(), one.bytes()), (0, 0));
     }
 }

@@ -26,6 +26,7 @@ pub struct Buffers {
     kept_max: usize,
     in_use: AtomicUsize,
     in_use_max: usize,
+    held: AtomicUsize,
 }
 
 impl Buffers {
@@ -38,6 +39,7 @@ impl Buffers {
             kept_max,
             in_use: AtomicUsize::new(0),
             in_use_max,
+            held: AtomicUsize::new(0),
         })
     }
 
@@ -69,6 +71,27 @@ impl Buffers {
             memory,
             home: self.clone(),
         }
+    }
+
+    /// Counts memory that somebody else has taken as in use, for as long as the value is there.
+    pub fn count(self: &Arc<Self>, bytes: usize) -> Counted {
+        self.counted(bytes, 0)
+    }
+
+    fn counted(self: &Arc<Self>, bytes: usize, held: usize) -> Counted {
+        self.in_use.fetch_add(bytes, Ordering::Relaxed);
+        Counted {
+            bytes,
+            held,
+            home: self.clone(),
+        }
+    }
+
+    /// The same, of what may be held for ever: `None` if that is more than a quarter of all.
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Option<Counted> {
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let counted = self.counted(bytes, bytes);
+        (before + bytes <= self.in_use_max / 4).then_some(counted)
     }
 
     fn give_back(&self, memory: Vec<u8>) {
@@ -113,6 +136,21 @@ fn payload_start(memory: &[u8]) -> usize {
     }
     let past = (memory.as_ptr() as usize + HEAD) % PAGE;
     HEAD + (PAGE - past) % PAGE
+}
+
+/// Memory that is no buffer.
+#[derive(Debug)]
+pub struct Counted {
+    bytes: usize,
+    held: usize,
+    home: Arc<Buffers>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.home.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.home.held.fetch_sub(self.held, Ordering::Relaxed);
+    }
 }
 
 /// A payload, and a little room before it.
@@ -174,6 +212,19 @@ mod tests {
         drop((first, second));
         assert_eq!(buffers.in_use(), 0);
         assert_eq!(buffers.take(3000).bytes().as_ptr(), at);
+    }
+
+    #[test]
+    fn what_is_no_buffer_counts_and_no_more_than_a_quarter_is_held() {
+        let buffers = Buffers::new(0, 1000);
+        let counted = buffers.count(900);
+        let held = buffers.hold(200).unwrap();
+        assert!(buffers.is_full() && buffers.hold(100).is_none());
+        assert_eq!(buffers.in_use(), 1100);
+        drop(held);
+        assert!(!buffers.is_full() && buffers.hold(250).is_some());
+        drop(counted);
+        assert_eq!(buffers.in_use(), 0);
     }
 
     #[test]

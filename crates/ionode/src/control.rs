@@ -18,7 +18,6 @@ use presagio_core::Op;
 use presagio_sched::PolicyKind;
 use serde_json::{Value, json};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -78,10 +77,8 @@ impl Drop for Window {
 
 /// Only its own user, and root, may tell the node what to do.
 fn open_unix(path: &Path) -> io::Result<Server> {
-    crate::net::clear_socket(path)?;
-    let server = Server::http_unix(path).map_err(|error| io::Error::other(error.to_string()))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(server)
+    let listener = crate::net::bind_unix(path, 0o600)?;
+    Server::from_listener(listener, None).map_err(|error| io::Error::other(error.to_string()))
 }
 
 fn answer(request: Request, node: &Shared, private: bool) {

@@ -10,8 +10,10 @@
 //! 4. Each part gets its share of what was read or written. Its reply goes to the mailbox of its own loop, and the engine is
 //!    told that it is finished.
 
+use crate::accounts::Load;
 use crate::buffer::{Buffer, Buffers};
 use crate::error::{OrErrno, Result, errno};
+use crate::export::stat_of;
 use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace, unharmed};
@@ -178,7 +180,7 @@ impl Data {
         let work = move || {
             let count = unharmed(|| {
                 let _inside = session.enter().ok_or(Errno::IO)?;
-                data.append_now(&file, payload.bytes())
+                data.append_now(&session, &file, payload.bytes())
             });
             let out = match count.unwrap_or(Err(Errno::IO)) {
                 Ok(count) => Out::written(to.tag, count as u32),
@@ -192,8 +194,26 @@ impl Data {
         }
     }
 
-    /// Appends, on this thread.
-    pub fn append_now(&self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
+    /// Appends, on this thread. It is counted and recorded as other writes are, at the place where the file ended just
+    /// after it.
+    pub fn append_now(&self, session: &Session, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
+        let nowhere = Range::at(0, bytes.len() as u64);
+        let mut whole = self.whole(Op::Write, nowhere);
+        let appended = self.append_bytes(file, bytes);
+        let outcome = match appended {
+            Ok(count) => Outcome::Written(count),
+            Err(error) => Outcome::Failed(error),
+        };
+        if whole.since != Nanos::ZERO {
+            let end = end_of(file).unwrap_or(0);
+            let start = end.saturating_sub(outcome.len() as u64);
+            whole.range = Range::new(start, nowhere.len()).unwrap_or(nowhere);
+        }
+        self.answered(session, file, whole, &outcome);
+        appended
+    }
+
+    fn append_bytes(&self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
         self.power.act_on_data(&self.mover)?;
         let moved = bytes.len() as u64;
         let count = self
@@ -210,11 +230,10 @@ impl Data {
     pub fn read(&self, to: ReplyTo, session: &Arc<Session>, file: &Arc<OpenFile>, range: Range) {
         let whole = self.whole(Op::Read, range);
         let pieces = file.bytes.pieces(range);
-        let join = Join::of(pieces.len());
-        for (index, piece) in pieces.iter().enumerate() {
+        let mut asked = Asked::of(to, pieces.len());
+        for piece in &pieces {
             let work = Work::Read(self.buffers.take(piece.range.len() as usize));
-            let join = join.clone().map(|join| (join, index));
-            self.submit(to, session, file, whole, piece, work, join);
+            self.submit(asked.next(), session, file, whole, piece, work);
         }
     }
 
@@ -229,14 +248,13 @@ impl Data {
     ) {
         let whole = self.whole(Op::Write, range);
         let pieces = file.bytes.pieces(range);
-        let join = Join::of(pieces.len());
+        let mut asked = Asked::of(to, pieces.len());
         let mut start = 0;
-        for (index, piece) in pieces.iter().enumerate() {
+        for piece in &pieces {
             let len = piece.range.len() as usize;
             let work = Work::Write(payload.part(start, len));
             start += len;
-            let join = join.clone().map(|join| (join, index));
-            self.submit(to, session, file, whole, piece, work, join);
+            self.submit(asked.next(), session, file, whole, piece, work);
         }
     }
 
@@ -249,17 +267,16 @@ impl Data {
         Whole { op, range, since }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call, in two places above")]
     fn submit(
         &self,
-        to: ReplyTo,
+        (to, join): (ReplyTo, Option<(Arc<Join>, usize)>),
         session: &Arc<Session>,
         file: &Arc<OpenFile>,
         whole: Whole,
         piece: &Piece,
         work: Work,
-        join: Option<(Arc<Join>, usize)>,
     ) {
+        let turner = to.turner;
         let pending = Pending {
             to,
             session: session.clone(),
@@ -269,8 +286,8 @@ impl Data {
             work,
             join,
         };
-        let at = self.pending(to.turner).insert(pending);
-        let id = request_id(to.turner, at);
+        let at = self.pending(turner).insert(pending);
+        let id = request_id(turner, at);
         let file = file.hold.file().id(piece.object);
         let request = Request {
             queue: piece.queue,
@@ -279,7 +296,7 @@ impl Data {
         };
         if self.engine().submit(request).is_err() {
             // The node is going down.
-            let pending = self.pending(to.turner).remove(at);
+            let pending = self.pending(turner).remove(at);
             self.settle(pending, 0, Some(Errno::IO));
         }
     }
@@ -445,11 +462,15 @@ impl Data {
             }
             (_, Work::Write(_)) => Outcome::Written(done),
         };
-        let (to, session, file, whole) = (pending.to, pending.session, pending.file, pending.whole);
+        let (mut to, session, file) = (pending.to, pending.session, pending.file);
+        let whole = pending.whole;
         let outcome = match pending.join {
             None => outcome,
             Some((join, index)) => match join.arrived(index, wanted, outcome) {
-                Some(pieces) => joined(pieces),
+                Some((pieces, load)) => {
+                    to.load = load;
+                    joined(pieces)
+                }
                 None => return,
             },
         };
@@ -489,6 +510,14 @@ impl Service for Dispatcher {
     fn dispatch(&self, _: &Engine, batch: Batch) {
         let (turner, _) = place_of(batch.parts()[0].request.id);
         self.0[turner].post(|mail| mail.batches.push(batch));
+    }
+}
+
+/// How long a file is now.
+fn end_of(file: &OpenFile) -> Option<u64> {
+    match file.bytes.size().ok()? {
+        Some(size) => Some(size.bytes),
+        None => Some(stat_of(file.bytes.name()).ok()?.stx_size),
     }
 }
 
@@ -674,38 +703,59 @@ impl Outcome {
 /// A request in several pieces, waiting for the last of them.
 struct Join(Mutex<Joining>);
 
-#[derive(Default)]
 struct Joining {
     pieces: Vec<Option<(usize, Outcome)>>,
     arrived: usize,
+    /// What the request counts for.
+    load: Load,
 }
 
-impl Join {
-    /// `None` for a request of one piece, which waits for no other.
-    fn of(pieces: usize) -> Option<Arc<Join>> {
+/// Whom the pieces of a request are answered to: one by itself, several through what joins them.
+enum Asked {
+    One(Option<ReplyTo>),
+    Several(ReplyTo, Arc<Join>, usize),
+}
+
+impl Asked {
+    fn of(mut to: ReplyTo, pieces: usize) -> Asked {
+        if pieces == 1 {
+            return Asked::One(Some(to));
+        }
         let joining = Joining {
             pieces: std::iter::repeat_with(|| None).take(pieces).collect(),
             arrived: 0,
+            load: std::mem::take(&mut to.load),
         };
-        (pieces > 1).then(|| Arc::new(Join(Mutex::new(joining))))
+        Asked::Several(to, Arc::new(Join(Mutex::new(joining))), 0)
     }
 
+    /// For the next piece.
+    fn next(&mut self) -> (ReplyTo, Option<(Arc<Join>, usize)>) {
+        match self {
+            Asked::One(to) => (to.take().expect("one piece"), None),
+            Asked::Several(to, join, next) => {
+                *next += 1;
+                (to.part(), Some((join.clone(), *next - 1)))
+            }
+        }
+    }
+}
+
+impl Join {
     /// A piece of `wanted` bytes is done. Returns all of them with the last.
     fn arrived(
         &self,
         index: usize,
         wanted: usize,
         outcome: Outcome,
-    ) -> Option<Vec<(usize, Outcome)>> {
+    ) -> Option<(Vec<(usize, Outcome)>, Load)> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.pieces[index] = Some((wanted, outcome));
         all.arrived += 1;
         let is_last = all.arrived == all.pieces.len();
         is_last.then(|| {
-            std::mem::take(&mut all.pieces)
-                .into_iter()
-                .flatten()
-                .collect()
+            let pieces = std::mem::take(&mut all.pieces).into_iter().flatten();
+            (pieces.collect(), std::mem::take(&mut all.load))
         })
     }
 }

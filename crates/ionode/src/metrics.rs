@@ -9,7 +9,8 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Jobs that are counted apart; further ones are counted as one.
+/// Jobs that are counted apart. When there are more, those that nobody is there for any more are forgotten; while all are
+/// in use, further ones are counted as one.
 const JOBS_MAX: usize = 1024;
 
 /// What all clients did.
@@ -36,6 +37,11 @@ impl JobMetrics {
     pub fn count(&self, op: Op, bytes: u64) {
         self.requests[op.index()].fetch_add(1, Ordering::Relaxed);
         self.bytes[op.index()].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether nothing was counted.
+    fn is_nothing(&self) -> bool {
+        Op::ALL.iter().all(|op| self.of(*op).0 == 0)
     }
 
     /// Reads or writes, and their bytes.
@@ -76,7 +82,14 @@ impl Metrics {
     /// Where the clients of a job are counted.
     pub fn job(&self, name: &str) -> Arc<JobMetrics> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = match jobs.len() < JOBS_MAX || jobs.contains_key(name) {
+        let is_new = !jobs.contains_key(name);
+        if is_new && jobs.len() >= JOBS_MAX {
+            jobs.retain(|_, job| Arc::strong_count(job) > 1 || !job.is_nothing());
+        }
+        if is_new && jobs.len() >= JOBS_MAX {
+            jobs.retain(|_, job| Arc::strong_count(job) > 1);
+        }
+        let name = match jobs.len() < JOBS_MAX || !is_new {
             true => name,
             false => "other",
         };
@@ -323,4 +336,33 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_are_over_make_room_for_new_ones() {
+        let metrics = Metrics::default();
+        let (runs, done) = (metrics.job("runs"), metrics.job("done"));
+        done.count(Op::Read, 7);
+        drop(done);
+        // Somebody who says names, and does nothing.
+        for number in 0..3 * JOBS_MAX {
+            metrics.job(&number.to_string());
+        }
+        let names = || metrics.jobs().into_iter().map(|(name, _)| name);
+        assert!(metrics.jobs().len() <= JOBS_MAX && names().all(|name| name != "other"));
+        assert!(names().any(|name| name == "done"), "what was counted stays");
+        let held: Vec<_> = (0..JOBS_MAX)
+            .map(|number| metrics.job(&format!("held {number}")))
+            .collect();
+        assert!(names().any(|name| name == "runs") && names().all(|name| name != "done"));
+        metrics.job("one too many").count(Op::Write, 3);
+        assert_eq!(metrics.job("other").of(Op::Write), (1, 3));
+        drop((runs, held));
+        assert_eq!(metrics.job("another").of(Op::Read), (0, 0));
+        assert!(names().any(|name| name == "another"));
+    }
 }

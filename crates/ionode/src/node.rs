@@ -84,8 +84,6 @@ pub struct Shared {
     /// Files without a name whose clients were lost and may come back.
     lingering: Mutex<Vec<(Instant, Arc<OpenFile>)>>,
     connections: AtomicUsize,
-    /// Whether what was left of lost clients was looked for.
-    swept: AtomicBool,
     numbers: AtomicU64,
 }
 
@@ -263,10 +261,8 @@ impl Shared {
         }
         self.note_no_clients();
         // Not before: who comes back in time shows that it is there, also after a clock was set.
-        if let Some(own) = &self.own
-            && !self.swept.swap(true, Ordering::Relaxed)
-        {
-            let _ = self.once.sweep(own, &self.clock);
+        if let Some(own) = &self.own {
+            self.once.sweep_hourly(own, &self.clock);
         }
         let kept = self
             .own
@@ -691,7 +687,6 @@ impl Shared {
             told_of_clients: Mutex::new(false),
             lingering: Mutex::default(),
             connections: AtomicUsize::new(0),
-            swept: AtomicBool::new(false),
             numbers: AtomicU64::new(1),
         })
     }

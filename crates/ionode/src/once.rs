@@ -1,37 +1,44 @@
 //! Requests that must not be done twice: the replies that were given, kept in the export.
 //!
 //! A client that loses its connection does not know whether its rename was done. It asks again, under the same number,
-//! and gets the reply that it would have got. Each instance of a client has a file of slots:
+//! and gets the reply that it would have got. For that it comes back with the token that it was given when it came
+//! first, which nobody else knows. What was answered to it is in a file whose name follows from the client's number
+//! and the token, in slots:
 //!
 //! ```text
-//! header, 64 bytes:   magic[8] "PRESONCE"  version[4]  boot[36]  nonce[16]
+//! header, 128 bytes:  magic[8] "PRESONCE"  version[4]  boot[36]  host[16]  owner[4]  zeros[60]
 //! slot i, 512 bytes:  sequence[8] state[1] zeros[1] reply_len[2] extra_len[2] zeros[2] crc[4] reply[..] extra[..]
 //! ```
 //!
-//! `nonce` was drawn when the node met the instance first, and is in the token that the client comes back with: who has a
-//! token from before everything was forgotten is told that it was.
-//!
 //! A slot is written before the request is done (state 1: begun) and after (state 2: done, with the reply). A request
-//! takes the slot of its number modulo 256; so many may be unsettled. The file outlives the node's process, not
-//! certainly the machine: after a restart of that (`boot` differs), and where a slot says that a request was begun,
-//! nobody can tell, and the client is told that.
+//! takes the slot of its number modulo 256; so many may be unsettled. Where a slot says that a request was begun, nobody
+//! can tell, and the client is told that.
+//!
+//! Slots are not synced, so the file outlives the node's process, not certainly the machine. `host` and `boot` say which
+//! machine wrote to it last, and since when that was up: if that has started anew, slots may be missing, and nothing of
+//! the file is believed. A file of another version is neither believed nor changed. Then the client is given a new token
+//! and another file, and learns that of what it had asked nobody can tell.
 
 use crate::clock::Clock;
 use crate::own::OwnDirectory;
+use crate::seal::Seal;
 use presagio_ninep::Errno;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Numbered requests that a client may have unsettled.
 pub const UNSETTLED_MAX: u64 = 256;
 
 const MAGIC: &[u8; 8] = b"PRESONCE";
-const VERSION: u32 = 1;
-const HEADER: usize = 64;
+const VERSION: u32 = 2;
+const HEADER: usize = 128;
+const BOOT: usize = 12;
+const HOST: usize = 48;
+const OWNER: usize = 64;
 const SLOT: usize = 512;
 const SLOT_HEAD: usize = 20;
 const BEGUN: u8 = 1;
@@ -46,72 +53,111 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Files of instances that were not heard of for so long are removed.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 
+/// How often such files are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
 /// A client that was started once and keeps its number over all its connections.
 pub type Instance = [u8; 16];
 
+/// What a client comes back with.
+pub type Token = [u8; 16];
+
 /// All instances that this node knows.
 #[derive(Default)]
-pub struct OnceTable(Mutex<HashMap<Instance, Arc<Once>>>);
+pub struct OnceTable {
+    /// By the names of their files.
+    all: Mutex<HashMap<String, Arc<Once>>>,
+    swept: Mutex<Option<Instant>>,
+}
 
 impl OnceTable {
-    /// The replies to an instance, from what is on disk if this node does not have them. The second value says whether
-    /// there was anything.
+    /// The replies to an instance that comes back with `token`, from what is on disk if this node does not have them;
+    /// `None` if of what it asked nobody can tell.
     pub fn find(
         &self,
         instance: Instance,
+        token: Token,
+        seal: &Seal,
         own: Option<&OwnDirectory>,
-    ) -> io::Result<(Arc<Once>, bool)> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(once) = all.get(&instance) {
-            return Ok((once.clone(), true));
+    ) -> io::Result<Option<Arc<Once>>> {
+        let mut all = self.all();
+        let name = name_of(instance, token, seal);
+        if let Some(once) = all.get(&name) {
+            return Ok(Some(once.clone()));
         }
-        if all.len() >= KNOWN_MAX {
-            all.retain(|_, once| Arc::strong_count(once) > 1);
+        let found = own.map(|own| Once::open(name, token, own)).transpose()?;
+        let found = found.flatten().map(Arc::new);
+        if let Some(once) = &found {
+            enter(&mut all, once);
         }
-        let (once, known) = Once::open(instance, own)?;
-        let once = Arc::new(once);
-        all.insert(instance, once.clone());
-        Ok((once, known))
+        Ok(found)
     }
 
-    /// Begins anew with an instance of which nothing is kept.
-    pub fn renew(&self, instance: Instance) -> io::Result<Arc<Once>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let once = Arc::new(Once::new(instance)?);
-        all.insert(instance, once.clone());
+    /// Begins with an instance of which nothing is known.
+    pub fn begin(&self, instance: Instance, seal: &Seal) -> io::Result<Arc<Once>> {
+        let token = crate::seal::random()?;
+        let once = Arc::new(Once::new(name_of(instance, token, seal), token));
+        enter(&mut self.all(), &once);
         Ok(once)
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Once>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops what nobody uses from memory, if it is on disk.
     pub fn tidy(&self) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, once| Arc::strong_count(once) > 1 || once.is_only_here());
+        self.all()
+            .retain(|_, once| Arc::strong_count(once) > 1 || once.is_only_here());
     }
 
-    /// Removes the files of instances that were not heard of for a day.
-    pub fn sweep(&self, own: &OwnDirectory, clock: &Clock) -> io::Result<()> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let here: HashSet<String> = all.values().map(|once| once.name.clone()).collect();
-        drop(all);
-        for entry in rustix::fs::Dir::read_from(own.once())? {
-            let entry = entry?;
+    /// Every hour: shows that those who are here are, and removes the files of instances that were not heard of for a
+    /// day.
+    pub fn sweep_hourly(&self, own: &OwnDirectory, clock: &Clock) {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        if swept.is_none_or(|last| last.elapsed() > SWEEP_EVERY) {
+            *swept = Some(Instant::now());
+            self.sweep(own, clock);
+        }
+    }
+
+    /// What cannot be looked at or removed stays; the others go.
+    fn sweep(&self, own: &OwnDirectory, clock: &Clock) {
+        let here: HashSet<String> = self.all().keys().cloned().collect();
+        self.all().values().for_each(|once| once.is_here());
+        let entries = rustix::fs::Dir::read_from(own.once());
+        for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let stat = rustix::fs::statat(own.once(), name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let is_old = clock.age(stat.st_mtime) > FORGOTTEN_AFTER;
+            let is_old = rustix::fs::statat(own.once(), name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| clock.age(stat.st_mtime) > FORGOTTEN_AFTER);
             let is_kept = matches!(name.to_bytes(), b"." | b"..")
                 || name.to_str().is_ok_and(|name| here.contains(name));
             if is_old && !is_kept {
-                rustix::fs::unlinkat(own.once(), name, AtFlags::empty())?;
+                let _ = rustix::fs::unlinkat(own.once(), name, AtFlags::empty());
             }
         }
-        Ok(())
     }
+}
+
+fn enter(all: &mut HashMap<String, Arc<Once>>, once: &Arc<Once>) {
+    if all.len() >= KNOWN_MAX {
+        all.retain(|_, once| Arc::strong_count(once) > 1);
+    }
+    all.insert(once.name.clone(), once.clone());
+}
+
+/// Who lists the directory learns no token.
+fn name_of(instance: Instance, token: Token, seal: &Seal) -> String {
+    let name = seal.sign("once", &[&instance, &token]);
+    name.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The numbered requests of one instance.
 pub struct Once {
     name: String,
-    nonce: [u8; 16],
+    token: Token,
+    /// Whose requests they are: who asked first.
+    owner: OnceLock<u32>,
     /// Made when the first numbered request comes.
     file: OnceLock<Option<OwnedFd>>,
     state: Mutex<State>,
@@ -154,29 +200,48 @@ pub enum Begin {
 }
 
 impl Once {
-    fn new(instance: Instance) -> io::Result<Once> {
-        Ok(Once {
-            name: instance.iter().map(|byte| format!("{byte:02x}")).collect(),
-            nonce: crate::seal::random()?,
+    fn new(name: String, token: Token) -> Once {
+        Once {
+            name,
+            token,
+            owner: OnceLock::new(),
             file: OnceLock::new(),
             state: Mutex::default(),
             ended: Condvar::new(),
-        })
+        }
     }
 
-    fn open(instance: Instance, own: Option<&OwnDirectory>) -> io::Result<(Once, bool)> {
-        let mut once = Once::new(instance)?;
-        let Some(own) = own else {
-            return Ok((once, false));
-        };
+    fn open(name: String, token: Token, own: &OwnDirectory) -> io::Result<Option<Once>> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(own.once(), &once.name, flags, Mode::empty()) {
-            Err(rustix::io::Errno::NOENT) => return Ok((once, false)),
+        let file = match rustix::fs::openat(own.once(), &name, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
             other => other?,
         };
-        let known = once.load(&file)?;
+        let mut once = Once::new(name, token);
+        let is_known = once.load(&file)?;
         once.file = OnceLock::from(Some(file));
-        Ok((once, known))
+        Ok(is_known.then_some(once))
+    }
+
+    /// Whether the requests are this user's; from the first on they are somebody's.
+    pub fn is_of(&self, uid: u32) -> bool {
+        *self.owner.get_or_init(|| uid) == uid
+    }
+
+    /// Whoever it is for is here: its file is not old.
+    fn is_here(&self) {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        if let Some(Some(file)) = self.file.get() {
+            // If not, it is as old as it is.
+            let _ = rustix::fs::futimens(file, &times);
+        }
     }
 
     /// The file, made if need be; `None` where nothing can be kept.
@@ -191,15 +256,26 @@ impl Once {
         Ok(self.file.get().and_then(Option::as_ref))
     }
 
+    /// Nobody else makes a file of this name: no other node knows the token before there is one.
     fn make(&self, own: &OwnDirectory) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(own.once(), &self.name, flags, Mode::RUSR | Mode::WUSR)?;
-        // Another node of the export may have made it since this one looked.
-        let mut magic = [0; 8];
-        if rustix::io::pread(&file, &mut magic, 0)? < magic.len() || magic != *MAGIC {
-            begin_file(&file, &self.nonce)?;
-        }
-        Ok(file)
+        let machine = Machine::this()?;
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..BOOT].copy_from_slice(&VERSION.to_le_bytes());
+        header[BOOT..HOST].copy_from_slice(&machine.boot);
+        header[HOST..OWNER].copy_from_slice(&machine.host);
+        let owner = self.owner.get().copied().unwrap_or(u32::MAX);
+        header[OWNER..OWNER + 4].copy_from_slice(&owner.to_le_bytes());
+        let error = match rustix::io::pwrite(&file, &header, 0) {
+            Ok(HEADER) => return Ok(file),
+            Ok(_) => io::ErrorKind::StorageFull.into(),
+            Err(error) => error.into(),
+        };
+        // The next attempt may have more room.
+        let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
+        Err(error)
     }
 
     /// Whether nothing of it is on disk, and something would be lost with it.
@@ -207,28 +283,30 @@ impl Once {
         !matches!(self.file.get(), Some(Some(_))) && self.len() > 0
     }
 
-    /// Reads what is there. A file that is no such file is begun anew: it is ours alone, so a crash of the machine left
-    /// it so.
+    /// Reads what is there; false if nothing of it can be believed.
     fn load(&mut self, file: &OwnedFd) -> io::Result<bool> {
-        let boot = boot()?;
         let mut bytes = vec![0; HEADER + SLOT * UNSETTLED_MAX as usize];
         let len = rustix::io::pread(file, &mut bytes, 0)?;
-        let is_ours =
-            len >= HEADER && bytes[..8] == *MAGIC && bytes[8..12] == VERSION.to_le_bytes();
-        if !is_ours {
-            begin_file(file, &self.nonce)?;
+        let machine = Machine::this()?;
+        if len < HEADER || bytes[..8] != *MAGIC || bytes[8..BOOT] != VERSION.to_le_bytes() {
             return Ok(false);
         }
-        let same_boot = bytes[12..48] == boot;
-        self.nonce.copy_from_slice(&bytes[48..64]);
-        rustix::io::pwrite(file, &boot, 12)?;
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for slot in bytes[HEADER..len].chunks_exact(SLOT) {
-            if let Some((sequence, step)) = read_slot(slot) {
-                let step = if same_boot { step } else { Step::Unknown };
-                state.replies.insert(sequence, step);
-            }
+        let same_boot = bytes[BOOT..HOST] == machine.boot;
+        if !same_boot && bytes[HOST..OWNER] == machine.host {
+            return Ok(false);
         }
+        if !same_boot {
+            rustix::io::pwrite(
+                file,
+                &[&machine.boot[..], &machine.host].concat(),
+                BOOT as u64,
+            )?;
+        }
+        let owner = bytes[OWNER..OWNER + 4].try_into().expect("four bytes");
+        self.owner = OnceLock::from(u32::from_le_bytes(owner));
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let slots = bytes[HEADER..len].chunks_exact(SLOT);
+        state.replies.extend(slots.filter_map(read_slot));
         Ok(true)
     }
 
@@ -236,9 +314,9 @@ impl Once {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is in the client's token.
-    pub fn nonce(&self) -> &[u8; 16] {
-        &self.nonce
+    /// What the client comes back with.
+    pub fn token(&self) -> Token {
+        self.token
     }
 
     /// How many replies are kept.
@@ -292,15 +370,27 @@ impl Once {
 
     /// Request `sequence`, which had begun, is done.
     pub fn done(&self, sequence: u64, kept: Kept) {
-        // If that fails, the client still gets its reply, and gets it again from this process; the next cannot tell.
-        let _ = self.write(sequence, DONE, &kept);
-        self.state().replies.insert(sequence, Step::Done(kept));
-        self.ended.notify_all();
+        self.ended_as(sequence, |this| {
+            // If that fails, the client still gets its reply, and gets it again from this process; the next cannot
+            // tell.
+            let _ = this.write(sequence, DONE, &kept);
+            Step::Done(kept)
+        });
     }
 
     /// Nobody will ever say what became of request `sequence`, which had begun.
     pub fn abandon(&self, sequence: u64) {
-        self.state().replies.insert(sequence, Step::Unknown);
+        self.ended_as(sequence, |_| Step::Unknown);
+    }
+
+    /// Under the lock: the slot of a request that was settled meanwhile may be another's by now.
+    fn ended_as(&self, sequence: u64, step: impl FnOnce(&Once) -> Step) {
+        let mut state = self.state();
+        if sequence > state.settled {
+            let step = step(self);
+            state.replies.insert(sequence, step);
+        }
+        drop(state);
         self.ended.notify_all();
     }
 
@@ -338,21 +428,8 @@ impl State {
     }
 }
 
-/// An empty file of slots.
-fn begin_file(file: &OwnedFd, nonce: &[u8; 16]) -> io::Result<()> {
-    let mut header = [0; HEADER];
-    header[..8].copy_from_slice(MAGIC);
-    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    header[12..48].copy_from_slice(&boot()?);
-    header[48..64].copy_from_slice(nonce);
-    rustix::fs::ftruncate(file, 0)?;
-    match rustix::io::pwrite(file, &header, 0)? {
-        HEADER => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
-    }
-}
-
-/// `None` if it does not fit, which no reply that is kept is too long for.
+/// `None` if it does not fit, as the handle of a file that is found by a path of more than 400 bytes: after a restart
+/// nobody can tell what became of that.
 fn make_slot(sequence: u64, state: u8, kept: &Kept) -> Option<Vec<u8>> {
     let (reply, extra) = (&kept.reply, &kept.extra);
     if SLOT_HEAD + reply.len() + extra.len() > SLOT {
@@ -396,11 +473,38 @@ fn read_slot(slot: &[u8]) -> Option<(u64, Step)> {
     Some((sequence, step))
 }
 
-/// Changes when the machine starts anew.
-fn boot() -> io::Result<[u8; 36]> {
-    let text = std::fs::read("/proc/sys/kernel/random/boot_id")?;
-    let id = text.first_chunk().copied();
-    id.ok_or_else(|| io::Error::other("the kernel's boot id is not what it used to be"))
+/// The machine that this node runs on.
+struct Machine {
+    /// Changes when it starts anew.
+    boot: [u8; 36],
+    /// Does not, and other machines have another.
+    host: [u8; 16],
+}
+
+impl Machine {
+    fn this() -> io::Result<&'static Machine> {
+        static THIS: OnceLock<Machine> = OnceLock::new();
+        if let Some(this) = THIS.get() {
+            return Ok(this);
+        }
+        let text = std::fs::read("/proc/sys/kernel/random/boot_id")?;
+        let boot = text.first_chunk().copied();
+        let boot =
+            boot.ok_or_else(|| io::Error::other("the kernel's boot id is not what it used to be"))?;
+        let host = host();
+        Ok(THIS.get_or_init(|| Machine { boot, host }))
+    }
+}
+
+/// What the firmware says, else what the system was installed with, else the name: two that are taken for one cost a
+/// client an error, one that is taken for two may do a request twice.
+fn host() -> [u8; 16] {
+    let sources = ["/sys/class/dmi/id/product_uuid", "/etc/machine-id"];
+    let said = sources.iter().filter_map(|path| std::fs::read(path).ok());
+    let name = rustix::system::uname().nodename().to_bytes().to_vec();
+    let id = said.chain([name]).find(|id| !id.trim_ascii().is_empty());
+    let hash = ring::digest::digest(&ring::digest::SHA256, &id.unwrap_or_default());
+    *hash.as_ref().first_chunk().expect("32 bytes")
 }
 
 #[cfg(test)]
@@ -426,50 +530,156 @@ mod tests {
         }
     }
 
+    fn seal() -> Seal {
+        Seal::new(b"secret")
+    }
+
+    /// What a new node says to a client that was here first.
+    fn first(own: Option<&OwnDirectory>) -> (OnceTable, Arc<Once>) {
+        let table = OnceTable::default();
+        let once = table.begin([1; 16], &seal()).unwrap();
+        assert!(once.is_of(7) && !once.is_of(8));
+        assert!(
+            table
+                .find([1; 16], [9; 16], &seal(), own)
+                .unwrap()
+                .is_none()
+        );
+        (table, once)
+    }
+
+    /// What the next node finds of it.
+    fn next(once: &Once, own: &OwnDirectory) -> Option<Arc<Once>> {
+        let next = OnceTable::default();
+        next.find([1; 16], once.token(), &seal(), Some(own))
+            .unwrap()
+    }
+
+    fn forge(once: &Once, at: usize, bytes: &[u8]) {
+        let file = once.file.get().unwrap().as_ref().unwrap();
+        rustix::io::pwrite(file, bytes, at as u64).unwrap();
+    }
+
     #[test]
     fn a_request_that_was_done_is_answered_alike_also_by_the_next_node() {
         let (_dir, own) = own();
-        let table = OnceTable::default();
-        let (once, known) = table.find([1; 16], Some(&own)).unwrap();
-        assert!(!known);
+        let (table, once) = first(Some(&own));
         assert_eq!(once.begin(1, 0, Some(&own)), Ok(Begin::First));
         once.done(1, kept(b"first"));
-        assert_eq!(
-            once.begin(1, 0, Some(&own)),
-            Ok(Begin::Again(kept(b"first")))
-        );
-        let (next, known) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        assert!(known && next.len() == 1);
-        assert_eq!(
-            next.begin(1, 0, Some(&own)),
-            Ok(Begin::Again(kept(b"first")))
-        );
-        let (other, known) = OnceTable::default().find([2; 16], Some(&own)).unwrap();
-        assert!(!known && other.len() == 0);
+        let again = Ok(Begin::Again(kept(b"first")));
+        assert_eq!(once.begin(1, 0, Some(&own)), again);
+        let next = next(&once, &own).unwrap();
+        assert_eq!((next.len(), next.begin(1, 0, Some(&own))), (1, again));
+        assert!(next.is_of(7) && !next.is_of(8), "they are its user's");
+        let found = |instance, token| table.find(instance, token, &seal(), Some(&own)).unwrap();
+        assert!(found([1; 16], once.token()).is_some());
+        assert!(found([2; 16], once.token()).is_none());
+        assert!(found([1; 16], [0; 16]).is_none());
     }
 
     #[test]
     fn what_another_node_did_meanwhile_is_not_done_again() {
         let (_dir, own) = own();
-        let (one, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        let (other, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
-        assert_eq!(other.begin(1, 0, Some(&own)), Ok(Begin::First));
-        other.done(1, kept(b"there"));
-        assert_eq!(other.begin(2, 0, Some(&own)), Ok(Begin::First));
+        let (_, one) = first(Some(&own));
+        one.begin(1, 0, Some(&own)).unwrap();
+        one.done(1, kept(b"here"));
+        let other = next(&one, &own).unwrap();
+        assert_eq!(other.begin(2, 1, Some(&own)), Ok(Begin::First));
+        other.done(2, kept(b"there"));
+        assert_eq!(other.begin(3, 1, Some(&own)), Ok(Begin::First));
         assert_eq!(
-            one.begin(1, 0, Some(&own)),
+            one.begin(2, 1, Some(&own)),
             Ok(Begin::Again(kept(b"there")))
         );
-        assert_eq!(one.begin(2, 0, Some(&own)), Err(Errno::IO));
-        assert_eq!(one.begin(3, 0, Some(&own)), Ok(Begin::First));
+        assert_eq!(one.begin(3, 1, Some(&own)), Err(Errno::IO));
+        assert_eq!(one.begin(4, 1, Some(&own)), Ok(Begin::First));
+    }
+
+    /// A client at A that asks nothing, then at B, then at A again, which is then started anew.
+    #[test]
+    fn who_goes_back_and_forth_between_nodes_is_known_everywhere() {
+        let (_dir, own) = own();
+        let (a, b) = (OnceTable::default(), OnceTable::default());
+        let at_a = a.begin([1; 16], &seal()).unwrap();
+        let find =
+            |table: &OnceTable, token| table.find([1; 16], token, &seal(), Some(&own)).unwrap();
+        assert!(find(&b, at_a.token()).is_none());
+        let at_b = b.begin([1; 16], &seal()).unwrap();
+        at_b.begin(1, 0, Some(&own)).unwrap();
+        at_b.done(1, kept(b"r"));
+        let again = find(&a, at_b.token()).expect("it is in the export");
+        again.begin(2, 1, Some(&own)).unwrap();
+        again.done(2, kept(b"s"));
+        let after = find(&OnceTable::default(), at_b.token()).expect("it still is");
+        assert_eq!(after.begin(2, 1, Some(&own)), Ok(Begin::Again(kept(b"s"))));
+    }
+
+    #[test]
+    fn after_a_restart_of_the_machine_nobody_can_tell() {
+        let (_dir, own) = own();
+        let (_, once) = first(Some(&own));
+        once.begin(1, 0, Some(&own)).unwrap();
+        once.done(1, kept(b"r"));
+        forge(&once, BOOT, &[b'0'; 36]);
+        assert!(next(&once, &own).is_none(), "slots may have been lost");
+    }
+
+    #[test]
+    fn what_a_node_of_another_machine_answered_counts() {
+        let (_dir, own) = own();
+        let (_, once) = first(Some(&own));
+        once.begin(1, 0, Some(&own)).unwrap();
+        once.done(1, kept(b"r"));
+        forge(&once, BOOT, &[b'0'; 36]);
+        forge(&once, HOST, &[7; 16]);
+        for _ in 0..2 {
+            let here = next(&once, &own).expect("that machine may never have stopped");
+            assert_eq!(here.begin(1, 0, Some(&own)), Ok(Begin::Again(kept(b"r"))));
+        }
+        // This machine wrote to it last, and is started anew.
+        forge(&once, BOOT, &[b'0'; 36]);
+        assert!(next(&once, &own).is_none());
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_neither_believed_nor_changed() {
+        let (dir, own) = own();
+        let (_, once) = first(Some(&own));
+        once.begin(1, 0, Some(&own)).unwrap();
+        once.done(1, kept(b"r"));
+        forge(&once, 8, &(VERSION + 1).to_le_bytes());
+        let path = dir.path().join(".presagio/once").join(&once.name);
+        let before = std::fs::read(&path).unwrap();
+        let table = OnceTable::default();
+        let found = table.find([1; 16], once.token(), &seal(), Some(&own));
+        assert!(found.unwrap().is_none());
+        let new = table.begin([1; 16], &seal()).unwrap();
+        new.begin(1, 0, Some(&own)).unwrap();
+        new.done(1, kept(b"new"));
+        assert!(std::fs::read(&path).unwrap() == before);
+    }
+
+    #[test]
+    fn a_request_that_ends_late_leaves_the_slot_to_its_successor() {
+        let (_dir, own) = own();
+        let (_, once) = first(Some(&own));
+        let (early, late) = (1, 1 + UNSETTLED_MAX);
+        once.begin(early, 0, Some(&own)).unwrap();
+        once.begin(late, early, Some(&own)).unwrap();
+        once.done(late, kept(b"late"));
+        once.done(early, kept(b"early"));
+        assert_eq!(once.len(), 1);
+        let next = next(&once, &own).unwrap();
+        let again = next.begin(late, early, Some(&own));
+        assert_eq!(again, Ok(Begin::Again(kept(b"late"))));
     }
 
     #[test]
     fn of_a_request_that_had_only_begun_nobody_can_tell() {
         let (_dir, own) = own();
-        let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        let (_, once) = first(Some(&own));
         assert_eq!(once.begin(5, 4, Some(&own)), Ok(Begin::First));
-        let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        let next = next(&once, &own).unwrap();
         assert_eq!(next.begin(5, 4, Some(&own)), Err(Errno::IO));
         assert_eq!(next.begin(6, 5, Some(&own)), Ok(Begin::First));
     }
@@ -477,7 +687,7 @@ mod tests {
     #[test]
     fn settled_replies_are_forgotten_and_too_many_unsettled_refused() {
         let (_dir, own) = own();
-        let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        let (_, once) = first(Some(&own));
         for sequence in 1..=UNSETTLED_MAX {
             assert_eq!(once.begin(sequence, 0, Some(&own)), Ok(Begin::First));
             once.done(sequence, kept(b"r"));
@@ -497,40 +707,40 @@ mod tests {
     #[test]
     fn a_slot_that_was_damaged_is_one_of_which_nobody_can_tell() {
         let (_dir, own) = own();
-        let (once, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        let (_, once) = first(Some(&own));
         once.begin(3, 2, Some(&own)).unwrap();
         once.done(3, kept(b"r"));
-        let at = (HEADER + 3 * SLOT + SLOT_HEAD) as u64;
-        rustix::io::pwrite(once.file.get().unwrap().as_ref().unwrap(), b"x", at).unwrap();
-        let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
+        forge(&once, HEADER + 3 * SLOT + SLOT_HEAD, b"x");
+        let next = next(&once, &own).unwrap();
         assert_eq!(next.begin(3, 2, Some(&own)), Err(Errno::IO));
     }
 
     #[test]
     fn who_is_here_is_not_forgotten_whatever_the_clock_says() {
-        let (_dir, own) = own();
-        let table = OnceTable::default();
-        let (here, _) = table.find([1; 16], Some(&own)).unwrap();
-        let (gone, _) = OnceTable::default().find([2; 16], Some(&own)).unwrap();
+        let (dir, own) = own();
+        let (table, here) = first(Some(&own));
+        let (_, gone) = first(Some(&own));
         for once in [&here, &gone] {
             once.begin(1, 0, Some(&own)).unwrap();
             once.done(1, kept(b"r"));
         }
         let now = Clock::default();
-        table.sweep(&own, &now).unwrap();
+        table.sweep(&own, &now);
         let is_there = |once: &Once| {
             rustix::fs::statat(own.once(), &once.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
         };
         assert!(is_there(&here) && is_there(&gone));
         let day = Duration::from_secs(24 * 3600);
         let later = Clock::set_to(now.now() + 2 * day);
-        table.sweep(&own, &later).unwrap();
+        // What cannot be removed keeps nothing else from being.
+        std::fs::create_dir(dir.path().join(".presagio/once/0")).unwrap();
+        table.sweep(&own, &later);
         assert!(is_there(&here) && !is_there(&gone));
     }
 
     #[test]
     fn of_a_request_that_never_ends_nobody_can_tell() {
-        let (once, _) = OnceTable::default().find([1; 16], None).unwrap();
+        let (_, once) = first(None);
         assert_eq!(once.begin(1, 0, None), Ok(Begin::First));
         once.abandon(1);
         assert_eq!(once.begin(1, 0, None), Err(Errno::IO));
@@ -538,7 +748,7 @@ mod tests {
 
     #[test]
     fn a_repeated_request_waits_for_the_first_to_end() {
-        let (once, _) = OnceTable::default().find([1; 16], None).unwrap();
+        let (_, once) = first(None);
         assert_eq!(once.begin(1, 0, None), Ok(Begin::First));
         let again = once.clone();
         let waiting = std::thread::spawn(move || again.begin(1, 0, None));

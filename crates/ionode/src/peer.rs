@@ -54,13 +54,6 @@ pub enum Proof {
     None,
 }
 
-impl Peer {
-    /// The user that it was proved to be, or nobody.
-    pub fn uid(&self) -> u32 {
-        self.proof.uid().unwrap_or(NOBODY)
-    }
-}
-
 impl Proof {
     /// The user, if that is known.
     pub fn uid(self) -> Option<u32> {

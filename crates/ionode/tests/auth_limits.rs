@@ -9,9 +9,9 @@ use common::users::{To, command_as, kind_and_errno, talk_as};
 use common::{errno, is_root, options, own_uid, refused, rw_file, wait_until};
 use presagio_ionode::{Address, Config, Node, TcpProof};
 use presagio_ninep::client::Client;
-use presagio_ninep::extension::Wrapped;
+use presagio_ninep::extension::{Resumed, Wrapped};
 use presagio_ninep::session::Session;
-use presagio_ninep::{Errno, Fid, Name, Request, Text};
+use presagio_ninep::{Errno, Fid, Name, Reply, Request, Text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,19 +138,25 @@ fn a_credential_where_none_is_asked_for_is_refused_and_audited() {
 }
 
 #[test]
-fn an_instance_of_another_is_refused_and_audited() {
+fn what_was_answered_to_an_instance_is_for_who_has_its_token() {
     let node = Guarded::with(|_| {});
-    let hello = |resume| Request::Hello {
-        instance: [0x64; 16],
+    let hello = |instance, resume| Request::Hello {
+        instance,
         resume,
         client: Text::new("host").unwrap(),
         job: Text::new("").unwrap(),
         rank: 0,
         program: Text::new("").unwrap(),
     };
-    let (one, other) = (unix(&node).unwrap(), unix(&node).unwrap());
-    one.call(hello([0; 16])).expect("it is new");
-    one.call(attach(own_uid())).expect("itself");
+    let token = |client: &Client, resume| {
+        let answer = client.call(hello([0x64; 16], resume)).expect("hello");
+        match answer.reply() {
+            Reply::Hello {
+                resume, resumed, ..
+            } => (resume, resumed),
+            other => panic!("{other:?}"),
+        }
+    };
     let mkdir = Request::Mkdir {
         dir: Fid(0),
         name: Name::new("dir").unwrap(),
@@ -162,10 +168,60 @@ fn an_instance_of_another_is_refused_and_audited() {
         settled: 0,
         request: Wrapped::new(&mkdir).unwrap(),
     };
+    let come = |resume| {
+        let client = unix(&node).unwrap();
+        let (token, resumed) = token(&client, resume);
+        client.call(attach(own_uid())).expect("itself");
+        (client, token, resumed)
+    };
+    let (one, its, resumed) = come([0; 16]);
+    assert_eq!(resumed, Resumed::No);
     one.call(once).expect("something that is remembered");
-    refused(other.call(hello([1; 16])), Errno::PERM);
-    assert_eq!(node.refused(), 1);
-    assert_eq!(audited("an instance that is not its own").len(), 1);
+    for guessed in [[0; 16], [1; 16]] {
+        let (other, new, resumed) = come(guessed);
+        assert!(resumed == Resumed::No && new != its && new != guessed);
+        refused(other.call(once), Errno::EXIST);
+    }
+    let (again, same, resumed) = come(its);
+    assert!(resumed == Resumed::Yes && same == its);
+    again.call(once).expect("the answer of then");
+    // Those who say nothing of themselves have such numbers.
+    let client = unix(&node).unwrap();
+    let plain = 7u128.to_be_bytes();
+    refused(client.call(hello(plain, [0; 16])), Errno::INVAL);
+}
+
+#[test]
+fn who_has_not_attached_leaves_nothing_in_the_export() {
+    let node = Guarded::with(|_| {});
+    let mkdir = Request::Mkdir {
+        dir: Fid(0),
+        name: Name::new("dir").unwrap(),
+        mode: 0o755,
+        gid: u32::MAX,
+    };
+    let once = Request::Once {
+        sequence: 1,
+        settled: 0,
+        request: Wrapped::new(&mkdir).unwrap(),
+    };
+    let hello = Request::Hello {
+        instance: [0x65; 16],
+        resume: [0; 16],
+        client: Text::new("host").unwrap(),
+        job: Text::new("").unwrap(),
+        rank: 0,
+        program: Text::new("").unwrap(),
+    };
+    let client = unix(&node).unwrap();
+    client.call(hello).expect("anybody may say hello");
+    refused(client.call(once), Errno::BADF);
+    let kept = |name| std::fs::read_dir(node.path(name)).unwrap().count();
+    assert_eq!(kept(".presagio/once"), 0);
+    assert_eq!(kept(".presagio"), 3, "as it was: once, unlinked, secret");
+    client.call(attach(own_uid())).expect("itself");
+    client.call(once).expect("now it may");
+    assert_eq!((kept(".presagio/once"), kept(".presagio")), (1, 4));
 }
 
 fn mode(path: &Path) -> u32 {

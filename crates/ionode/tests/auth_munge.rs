@@ -8,11 +8,16 @@ use auth::{Guarded, audited, open_to_all};
 use common::{errno, is_root, options, own_uid, pattern, read_all, refusal, refused, rw_file};
 use presagio_ionode::TcpProof;
 use presagio_ninep::client::{Client, Error};
+use presagio_ninep::extension::Wrapped;
 use presagio_ninep::session::{File, Session};
-use presagio_ninep::{Data, Errno, Fid, GetAttr, Name, OpenFlags, QidKind, Reply, Request, Text};
+use presagio_ninep::{
+    Data, Dialect, Errno, Fid, GetAttr, Name, OpenFlags, QidKind, Reply, Request, Text,
+};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Users that no machine knows, each in one test.
 const ANNA: u32 = 62_001;
@@ -310,9 +315,87 @@ fn who_has_proved_nothing_gets_little_memory() {
         });
         refused(written, errno(wanted));
     }
-    // Large enough to come in pieces.
+    // Larger than anything that proves something.
     let large = session.client().write(Fid(0), 0, &vec![b'x'; 200_000]);
-    refused(large, errno(libc::EMSGSIZE));
+    is_lost(large.map(drop));
+}
+
+/// Says who it is, before it has proved that; returns what to come back with.
+fn hello(session: &Session, resume: [u8; 16]) -> [u8; 16] {
+    let text = Text::new("").unwrap();
+    let answer = session.client().call(Request::Hello {
+        instance: [0x62; 16],
+        resume,
+        client: text,
+        job: text,
+        rank: 0,
+        program: text,
+    });
+    match answer.expect("anybody may").reply() {
+        Reply::Hello { resume, .. } => resume,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn make_once(session: &Session, root: &File, name: &str) -> Result<(), Error> {
+    let mkdir = Request::Mkdir {
+        dir: root.fid(),
+        name: Name::new(name).unwrap(),
+        mode: 0o755,
+        gid: u32::MAX,
+    };
+    let request = Wrapped::new(&mkdir).unwrap();
+    let (sequence, settled) = (1, 0);
+    let once = Request::Once {
+        sequence,
+        settled,
+        request,
+    };
+    session.client().call(once).map(drop)
+}
+
+#[test]
+fn nobody_comes_as_the_client_of_another_user() {
+    if !is_root("acting as others") {
+        return;
+    }
+    let munged = Munged::start();
+    let node = guarded(&munged);
+    let (anna, bert) = (62_110, 62_111);
+    let come = |uid, resume| {
+        let session = session(&node);
+        let token = hello(&session, resume);
+        let root = attach(&session, uid, munged.credential_of(uid, &[])).expect("itself");
+        (session, root, token)
+    };
+    let (hers, her_root, token) = come(anna, [0; 16]);
+    make_once(&hers, &her_root, "hers").unwrap();
+    // He has seen what she comes back with.
+    let (his, his_root, _) = come(bert, token);
+    refused(make_once(&his, &his_root, "hers"), Errno::PERM);
+    assert_eq!(audited("another user's client").len(), 1);
+    rw_file(&her_root, "her-session-goes-on");
+    let (again, root, _) = come(anna, token);
+    make_once(&again, &root, "hers").expect("the answer of then");
+    refused(her_root.walk("hers"), Errno::IO);
+}
+
+/// Begins sessions without end, and proves nothing.
+#[test]
+fn who_says_only_versions_is_left_after_a_while() {
+    let munged = Munged::start();
+    let node = guarded(&munged);
+    let mut stream = TcpStream::connect(node.tcp()).unwrap();
+    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    let (msize, version) = (65536, Dialect::Linux.version());
+    let version = common::raw::encoded(u16::MAX, &Request::Version { msize, version });
+    let mut reply = vec![0; version.len()];
+    let late = Instant::now() + common::PATIENCE;
+    while stream.write_all(&version).is_ok() && stream.read_exact(&mut reply).is_ok() {
+        assert!(Instant::now() < late, "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(node.ended(), 1);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn frames_that_were_only_announced_take_no_memory() {
         .collect();
     turn(&node);
     let before = memory();
-    for piece in [&[24, 1, 0][..], &[0; 4], &[0; 4]] {
+    for piece in [&[118, 1, 0][..], &[0; 4], &[0; 4]] {
         for raw in &mut all {
             if piece.len() == 3 {
                 raw.send(&(4u32 << 20).to_le_bytes()).unwrap();

@@ -1,11 +1,12 @@
 //! No way out of the export: whatever is walked, linked, moved or made, nothing outside is seen or touched, nor is what
 //! the node keeps for itself.
 
+mod auth;
 mod common;
 
 use common::mounts::Mounted;
 use common::raw::Raw;
-use common::{Exported, errno, is_root, names, refusal, refused, rw_file};
+use common::{Exported, errno, is_root, names, refusal, refused, rw_file, wait_until};
 use presagio_ninep::client::Error;
 use presagio_ninep::session::File;
 use presagio_ninep::{Errno, Fid, GetAttr, Kind, OpenFlags, Request, UnlinkFlags};
@@ -14,6 +15,19 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SECRET: &str = "secret";
+
+const OWN_TRIED: &str = "what the node keeps for itself";
+const DEVICE_TRIED: &str = "a device, a pipe or a socket";
+
+/// That something is audited so often, at least: other tests of this file may be at it too.
+#[track_caller]
+fn is_audited(what: &str, times: usize, tried: impl FnOnce()) {
+    auth::listen_to_audit();
+    let before = auth::audited(what).len();
+    tried();
+    let now = || auth::audited(what).len();
+    wait_until("it is audited", || now() >= before + times);
+}
 
 /// A node with something beside its export that nobody may see.
 fn with_secret() -> Exported {
@@ -226,13 +240,15 @@ fn what_the_node_keeps_for_itself_is_not_there() {
         refused(root.walk(path), Errno::NOENT);
     }
     let own = ".presagio";
-    refusal(root.unlink(own, UnlinkFlags::REMOVEDIR));
-    refusal(root.unlink(own, UnlinkFlags(0)));
     refusal(root.rename_at(own, &root, "mine"));
-    refusal(root.rename_at("file", &root, own));
-    refusal(root.walk("dir").unwrap().rename(&root, own));
     let file = root.walk("file").unwrap();
-    refusal(root.link(&file, own));
+    is_audited(OWN_TRIED, 5, || {
+        refusal(root.unlink(own, UnlinkFlags::REMOVEDIR));
+        refusal(root.unlink(own, UnlinkFlags(0)));
+        refusal(root.rename_at("file", &root, own));
+        refusal(root.walk("dir").unwrap().rename(&root, own));
+        refusal(root.link(&file, own));
+    });
     assert_eq!(fs::read(node.path(".presagio/state")).unwrap(), b"state");
 }
 
@@ -242,12 +258,14 @@ fn what_the_node_keeps_for_itself_cannot_be_made() {
     let (_session, root) = node.connect();
     fs::write(node.path("file"), "").unwrap();
     let own = ".presagio";
-    refusal(root.mkdir(own, 0o700));
-    refusal(root.create(own, OpenFlags::RDWR, 0o600));
-    refusal(root.symlink(own, "file"));
-    refusal(root.mknod(own, 0o010_600, (0, 0)));
-    refusal(root.mknod(own, 0o100_600, (0, 0)));
-    refusal(root.rename_at("file", &root, own));
+    is_audited(OWN_TRIED, 6, || {
+        refusal(root.mkdir(own, 0o700));
+        refusal(root.create(own, OpenFlags::RDWR, 0o600));
+        refusal(root.symlink(own, "file"));
+        refusal(root.mknod(own, 0o010_600, (0, 0)));
+        refusal(root.mknod(own, 0o100_600, (0, 0)));
+        refusal(root.rename_at("file", &root, own));
+    });
     let there = fs::symlink_metadata(node.path(own));
     assert!(there.is_err() || there.unwrap().is_dir(), "the node's own");
     // Elsewhere it is a name like any other.
@@ -309,7 +327,9 @@ fn devices_pipes_and_sockets_are_not_opened() {
             OpenFlags::RDONLY | OpenFlags::TRUNC,
         ] {
             let mut file = root.walk(name).unwrap();
-            refused(file.open(flags), errno(libc::ENXIO));
+            is_audited(DEVICE_TRIED, 1, || {
+                refused(file.open(flags), errno(libc::ENXIO));
+            });
         }
         let size = presagio_ninep::SetAttr {
             valid: presagio_ninep::SetMask::SIZE,
@@ -330,10 +350,17 @@ fn a_name_is_never_a_path() {
         let mkdir = common::raw::frame(72, 3, &[&fid, &length, name, &[0; 8]]);
         let unlink = common::raw::frame(76, 3, &[&fid, &length, name, &[0; 4]]);
         let create = common::raw::frame(14, 3, &[&fid, &length, name, &[0; 12]]);
+        let why = if name.contains(&b'/') {
+            "contains a slash"
+        } else {
+            "is '.' or '..'"
+        };
         for frame in [mkdir, unlink, create] {
             let mut raw = Raw::attached(&node.socket(), 8192);
-            raw.send(&frame).unwrap();
-            raw.is_ended();
+            is_audited(why, 1, || {
+                raw.send(&frame).unwrap();
+                raw.is_ended();
+            });
         }
     }
     let mut raw = Raw::attached(&node.socket(), 8192);

@@ -1,5 +1,6 @@
 //! What one client sends can end that client's connection, and nobody else's.
 
+mod auth;
 mod common;
 
 use common::gate::{Gate, Gated};
@@ -37,61 +38,68 @@ fn open_file(raw: &mut Raw, name: &str) {
     assert_eq!(raw.call(2, &open).kind, Kind(13));
 }
 
-/// Frames that no client may send, once it has a session.
+/// Frames that no client may send, once it has a session, and what the log says of each.
 fn malformed() -> Vec<(&'static str, Vec<u8>)> {
+    let mkdir = |name: &[u8]| frame(72, 1, &[FID, name, U32, U32]);
     let mut all = vec![
-        ("a size of less than a header", vec![6, 0, 0, 0, 24, 1, 0]),
-        ("a size of nothing", vec![0, 0, 0, 0, 24, 1, 0]),
-        ("a field cut off", frame(120, 1, &[&[1, 2, 3]])),
-        ("no fields at all", frame(116, 1, &[])),
-        ("bytes behind the last field", frame(120, 1, &[FID, b"xyz"])),
+        ("says 6 bytes, which is less", vec![6, 0, 0, 0, 24, 1, 0]),
+        ("says 0 bytes, which is less", vec![0, 0, 0, 0, 24, 1, 0]),
         (
-            "a name with a slash",
-            frame(72, 1, &[FID, b"\x03\x00a/b", U32, U32]),
+            "needs 4 bytes, but the frame has 3 more",
+            frame(120, 1, &[&[1, 2, 3]]),
         ),
         (
-            "a name of dots",
-            frame(72, 1, &[FID, b"\x02\x00..", U32, U32]),
+            "needs 4 bytes, but the frame has 0 more",
+            frame(116, 1, &[]),
         ),
+        ("is followed by 3 bytes", frame(120, 1, &[FID, b"xyz"])),
+        ("contains a slash", mkdir(b"\x03\x00a/b")),
+        ("is '.' or '..'", mkdir(b"\x02\x00..")),
+        ("contains a NUL", mkdir(b"\x03\x00a\0b")),
+        ("is empty", mkdir(b"\x00\x00")),
+        ("needs 65535 bytes", frame(72, 1, &[FID, b"\xff\xffabc"])),
         (
-            "a name with a NUL",
-            frame(72, 1, &[FID, b"\x03\x00a\0b", U32, U32]),
-        ),
-        ("an empty name", frame(72, 1, &[FID, b"\x00\x00", U32, U32])),
-        (
-            "a name longer than its frame",
-            frame(72, 1, &[FID, b"\xff\xffabc"]),
-        ),
-        (
-            "more steps than a walk may have",
+            "has 17 elements, and 16 are allowed",
             frame(110, 1, &[FID, U32, &[17, 0], &b"\x01\x00a".repeat(17)]),
         ),
         (
-            "fewer steps than said",
+            "but the frame has 0 more",
             frame(110, 1, &[FID, U32, &[5, 0], b"\x01\x00a"]),
         ),
         (
-            "a lock of no type",
+            "is 9, which means nothing here",
             frame(52, 1, &[FID, &[9], U32, U64, U64, U32, b"\x00\x00"]),
         ),
-        ("a reply", frame(121, 1, &[])),
-        ("an error", frame(7, 1, &[U32])),
-        ("an extension that was not agreed on", frame(206, 1, &[FID])),
+        ("goes the other way", frame(121, 1, &[])),
+        ("goes the other way", frame(7, 1, &[U32])),
+        ("was not negotiated", frame(206, 1, &[FID])),
         (
-            "more data than said",
+            "is followed by 1 bytes",
             frame(118, 1, &[FID, U64, &[1, 0, 0, 0], b"ab"]),
         ),
         (
-            "less data than said",
+            "needs 9 bytes, but the frame has 2 more",
             frame(118, 1, &[FID, U64, &[9, 0, 0, 0], b"ab"]),
         ),
     ];
-    for size in [8193u32, 1 << 24, u32::MAX] {
+    for (reason, size) in [
+        ("says 8193 bytes, and the two sides agreed on 8192", 8193u32),
+        ("says 16777216 bytes", 1 << 24),
+        ("says 4294967295 bytes", u32::MAX),
+    ] {
         let head = [&size.to_le_bytes()[..], &[118, 1, 0]].concat();
-        all.push(("a frame larger than agreed on", head));
+        all.push((reason, head));
     }
     let unknown = (0..=255u8).filter(|kind| kind % 2 == 0 && !KNOWN.contains(kind));
-    all.extend(unknown.map(|kind| ("no message at all", frame(kind, 1, &[FID]))));
+    all.extend(unknown.map(|kind| {
+        let ours = (200..=208).contains(&kind);
+        let reason = if ours {
+            "was not negotiated"
+        } else {
+            "is no message of 9P2000.L"
+        };
+        (reason, frame(kind, 1, &[FID]))
+    }));
     all
 }
 
@@ -102,14 +110,21 @@ const KNOWN: [u8; 28] = [
 ];
 
 #[test]
-fn a_malformed_frame_ends_its_own_connection_only() {
+fn a_malformed_frame_ends_its_own_connection_only_and_the_log_says_why() {
+    auth::listen_to_audit();
     let node = Exported::start();
     let (_session, other) = node.connect();
-    for (number, (what, bytes)) in malformed().into_iter().enumerate() {
+    for (number, (reason, bytes)) in malformed().into_iter().enumerate() {
         let mut raw = Raw::attached(&node.socket(), 8192);
+        let before = auth::warned(reason).len();
         raw.send(&bytes)
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
+            .unwrap_or_else(|error| panic!("{reason}: {error}"));
         raw.is_ended();
+        let said = || auth::warned(reason).len() > before;
+        wait_until(
+            &format!("the log says of frame {number} that it {reason}"),
+            said,
+        );
         if number % 8 == 0 {
             node.serves_others(&other, number as u64);
         }
@@ -540,6 +555,37 @@ fn who_does_not_read_is_left_after_a_while() {
     }
     wait_until("it is left", || node.node().connections() == 1);
     node.serves_others(&other, 1);
+}
+
+#[test]
+fn who_does_not_send_what_it_began_is_left_after_a_while() {
+    let node = Exported::with(|config| {
+        config.stall_max = std::time::Duration::from_millis(200);
+    });
+    let (_session, other) = node.connect();
+    let whole = encoded(3, &get_attr(0));
+    let halves = [2, 7, whole.len() - 1].map(|sent| {
+        let mut raw = Raw::attached(&node.socket(), 1 << 20);
+        raw.send(&whole[..sent]).unwrap();
+        raw
+    });
+    // Who has sent all of it is not waited for.
+    let mut idle = Raw::attached(&node.socket(), 1 << 20);
+    wait_until("they are left", || node.node().connections() == 2);
+    drop(halves);
+    assert_eq!(idle.call(3, &get_attr(0)).kind, Kind(25));
+    node.serves_others(&other, 1);
+}
+
+#[test]
+fn only_what_carries_data_may_be_large() {
+    let node = Exported::start();
+    for kind in KNOWN.into_iter().filter(|kind| !matches!(kind, 100 | 118)) {
+        let mut raw = Raw::attached(&node.socket(), 4 << 20);
+        let head = [&(1u32 << 20).to_le_bytes()[..], &[kind, 1, 0]].concat();
+        raw.send(&head).unwrap();
+        raw.is_ended();
+    }
 }
 
 #[test]

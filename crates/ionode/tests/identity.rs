@@ -1,5 +1,6 @@
 //! An operation is done as the user who asked for it, or not at all.
 
+mod auth;
 mod common;
 
 use common::users::{To, kind_and_errno, talk_as};
@@ -399,6 +400,7 @@ fn reopen(session: &Session, root: &File, handle: &[u8], flags: OpenFlags) -> Re
 #[test]
 fn a_handle_is_good_for_its_user_and_for_what_was_open_only() {
     let Some(node) = shared() else { return };
+    auth::listen_to_audit();
     let client = Client::unix(&node.socket(), &common::options()).unwrap();
     let session = Session::new(client);
     let anna = session.attach("", "/", ANNA).unwrap();
@@ -420,11 +422,16 @@ fn a_handle_is_good_for_its_user_and_for_what_was_open_only() {
         let others = reopen(&session, &bert, &opened, flags);
         refused(others, Errno::PERM);
     }
+    let lines = auth::audited(&format!(
+        "as uid {BERT}, it came with a handle of uid {ANNA}"
+    ));
+    assert_eq!(lines.len(), 2);
 }
 
 #[test]
-fn a_handle_that_was_made_up_is_refused() {
+fn a_handle_that_was_made_up_is_refused_and_audited() {
     let Some(node) = shared() else { return };
+    auth::listen_to_audit();
     let (session, root) = node.connect_as(0);
     let file = rw_file(&root, "file");
     let handle = handle_of(&session, file.fid());
@@ -436,5 +443,7 @@ fn a_handle_that_was_made_up_is_refused() {
     }
     let short = reopen(&session, &root, &handle[..10], OpenFlags::RDONLY);
     refused(short, Errno::STALE);
+    let lines = auth::audited("a handle that no node of this export gave");
+    assert_eq!(lines.len(), handle.len() + 1);
     reopen(&session, &root, &handle, OpenFlags::RDWR).unwrap();
 }

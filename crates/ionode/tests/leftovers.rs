@@ -6,12 +6,16 @@ mod common;
 
 use auth::{Guarded, audited};
 use common::gate::{Gate, Gated};
+use common::raw::{Raw, encoded};
 use common::{Exported, errno, is_root, opened, options, pattern, refusal, refused, rw_file};
 use presagio_ionode::{Address, Config, Node};
 use presagio_ninep::client::{Client, Options};
 use presagio_ninep::extension::ReopenFlags;
 use presagio_ninep::session::Session;
-use presagio_ninep::{Errno, Fid, GetAttr, Handle, OpenFlags, Reply, Request};
+use presagio_ninep::{
+    Data, Dialect, Errno, Fid, GetAttr, Handle, List, OpenFlags, Reply, Request, Step, Text,
+    XattrFlags,
+};
 use presagio_storage::Directory;
 use std::fs;
 use std::path::Path;
@@ -223,6 +227,211 @@ fn a_user_whose_requests_hang_keeps_nobody_else_waiting() {
     for read in reads {
         read.wait().expect("all are answered in the end");
     }
+}
+
+#[test]
+fn appends_are_counted_and_recorded_as_other_writes_are() {
+    let node = Guarded::with(|_| {});
+    let trace = node.path("../trace");
+    let client = Client::unix(&node.socket(), &options()).unwrap();
+    let (nothing, job) = (Text::new("").unwrap(), Text::new("42").unwrap());
+    let hello = Request::Hello {
+        instance: [0x42; 16],
+        resume: [0; 16],
+        client: nothing,
+        job,
+        rank: 3,
+        program: nothing,
+    };
+    client.call(hello).unwrap();
+    let session = Session::new(client);
+    let root = session.attach("", "/", common::own_uid()).unwrap();
+    rw_file(&root, "file").write_at(0, &[0; 10]).unwrap();
+    node.node().record(&trace).unwrap();
+    let file = opened(&root, "file", OpenFlags::WRONLY | OpenFlags::APPEND);
+    assert_eq!(file.write_at(0, &[1; 100]).unwrap(), 100);
+    let bytes = [2; 30];
+    let write = Request::Write {
+        fid: file.fid(),
+        offset: 0,
+        data: Data::new(&bytes).unwrap(),
+    };
+    let once = Request::Once {
+        sequence: 1,
+        settled: 0,
+        request: presagio_ninep::extension::Wrapped::new(&write).unwrap(),
+    };
+    session.client().call(once).unwrap();
+    assert_eq!(node.node().stop_recording().unwrap(), Some(2));
+    let events = presagio_trace::open(&trace)
+        .unwrap()
+        .filter_map(|record| match record.unwrap() {
+            presagio_trace::Record::Event(event) => Some((event.offset, event.moved())),
+            _ => None,
+        });
+    assert_eq!(events.collect::<Vec<_>>(), [(10, 100), (110, 30)]);
+    let counted = node.figure("presagio_ionode_job_bytes_total{job=\"42\",op=\"write\"}");
+    assert_eq!(counted, 140);
+}
+
+/// Sends writes, and hangs up.
+#[test]
+fn what_a_user_has_asked_for_counts_also_when_its_connection_is_gone() {
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| {
+        config.requests_per_user_max = 3;
+        config.depth = Some(1);
+    });
+    fs::write(node.path("file"), "").unwrap();
+    gate.shut_writes();
+    let steps = [Step::new("file").unwrap()];
+    let walk = Request::Walk {
+        fid: Fid(0),
+        new_fid: Fid(1),
+        steps: List::new(&steps).unwrap(),
+    };
+    let open = Request::Open {
+        fid: Fid(1),
+        flags: OpenFlags::RDWR,
+    };
+    let (bytes, engine) = (pattern(1, 5000), node.node().engine());
+    for round in 0..3u64 {
+        let mut raw = Raw::attached(&node.socket(), 65536);
+        // The node takes in what it may; whatever it does not goes with the connection.
+        let mut all = [encoded(1, &walk), encoded(2, &open)].concat();
+        for tag in 3..11 {
+            let offset = (round * 8 + u64::from(tag)) * 100_000;
+            let data = Data::new(&bytes).unwrap();
+            let fid = Fid(1);
+            all.extend(encoded(tag, &Request::Write { fid, offset, data }));
+        }
+        raw.send(&all).unwrap();
+        let taken = || engine.queued() + engine.in_flight();
+        if round == 0 {
+            common::wait_until("as many as it may have", || taken() == 3);
+        }
+        // A moment in which a node that had forgotten them would take more.
+        for _ in 0..50 {
+            assert_eq!(taken(), 3, "those of the first, and no more");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(raw);
+        common::wait_until("it has left", || node.node().connections() == 0);
+    }
+    gate.open();
+    common::wait_until("they are done", || {
+        engine.queued() + engine.in_flight() == 0
+    });
+    let (_session, root) = node.connect();
+    opened(&root, "file", OpenFlags::RDWR)
+        .write_at(0, &bytes)
+        .expect("it may ask again");
+}
+
+#[test]
+fn attributes_that_are_held_count() {
+    let node = Exported::with(|config| config.memory_per_user_max = 256 << 10);
+    fs::write(node.path("file"), "").unwrap();
+    let mut raw = Raw::attached(&node.socket(), 65536);
+    let steps = [Step::new("file").unwrap()];
+    let create = |raw: &mut Raw, fid: u32| {
+        let walk = Request::Walk {
+            fid: Fid(0),
+            new_fid: Fid(fid),
+            steps: List::new(&steps).unwrap(),
+        };
+        assert_eq!(raw.call(1, &walk).error(), None);
+        let create = Request::XattrCreate {
+            fid: Fid(fid),
+            name: Text::new("user.x").unwrap(),
+            size: 64 << 10,
+            flags: XattrFlags(0),
+        };
+        raw.call(1, &create).error()
+    };
+    assert_eq!(create(&mut raw, 1), None);
+    assert_eq!(create(&mut raw, 2), Some(errno(libc::ENOMEM)));
+    let clunk = raw.call(1, &Request::Clunk { fid: Fid(1) }).error();
+    assert_eq!(clunk, Some(Errno::INVAL), "nothing was written to it");
+    assert_eq!(create(&mut raw, 3), None);
+}
+
+/// Sends all but the last byte of a large numbered request.
+#[test]
+fn a_frame_that_is_there_in_part_counts() {
+    let node = Guarded::with(|_| {});
+    let mut raw = Raw::silent(&node.socket());
+    let (msize, version) = (4 << 20, Dialect::Presagio.version());
+    raw.call(u16::MAX, &Request::Version { msize, version });
+    raw.attach(Fid(0));
+    assert_eq!(node.memory(), 0);
+    let head = [&(2u32 << 20).to_le_bytes()[..], &[204, 1, 0]].concat();
+    raw.send(&head).unwrap();
+    raw.send(&vec![0; 1 << 20]).unwrap();
+    common::wait_until("it counts", || node.memory() >= 2 << 20);
+    drop(raw);
+    common::wait_until("it does not any more", || node.memory() == 0);
+}
+
+/// As many large numbered requests at once as there is memory, each in two parts.
+#[test]
+fn frames_that_come_in_parts_do_not_wait_for_each_other() {
+    let node = Exported::with(|config| config.memory_max = 4 << 20);
+    fs::write(node.path("file"), "").unwrap();
+    let (_session, root) = node.connect();
+    let bytes = pattern(1, 1 << 20);
+    let all: Vec<_> = (1..=4u8)
+        .map(|number| {
+            let mut raw = Raw::silent(&node.socket());
+            let (msize, version) = (2 << 20, Dialect::Presagio.version());
+            raw.call(u16::MAX, &Request::Version { msize, version });
+            let nothing = Text::new("").unwrap();
+            let hello = Request::Hello {
+                instance: [number; 16],
+                resume: [0; 16],
+                client: nothing,
+                job: nothing,
+                rank: 0,
+                program: nothing,
+            };
+            assert_eq!(raw.call(1, &hello).error(), None);
+            raw.attach(Fid(0));
+            let steps = [Step::new("file").unwrap()];
+            let walk = Request::Walk {
+                fid: Fid(0),
+                new_fid: Fid(1),
+                steps: List::new(&steps).unwrap(),
+            };
+            assert_eq!(raw.call(1, &walk).error(), None);
+            let open = Request::Open {
+                fid: Fid(1),
+                flags: OpenFlags::WRONLY | OpenFlags::APPEND,
+            };
+            assert_eq!(raw.call(1, &open).error(), None);
+            let write = Request::Write {
+                fid: Fid(1),
+                offset: 0,
+                data: Data::new(&bytes).unwrap(),
+            };
+            let once = Request::Once {
+                sequence: 1,
+                settled: 0,
+                request: presagio_ninep::extension::Wrapped::new(&write).unwrap(),
+            };
+            let whole = encoded(1, &once);
+            raw.send(&whole[..100_000]).unwrap();
+            (raw, whole)
+        })
+        .collect();
+    // The node has seen what it was sent.
+    for _ in 0..20 {
+        root.getattr(GetAttr::BASIC).unwrap();
+    }
+    for (mut raw, whole) in all {
+        raw.send(&whole[100_000..]).unwrap();
+        assert_eq!(raw.take().unwrap().error(), None);
+    }
+    assert_eq!(fs::metadata(node.path("file")).unwrap().len(), 4 << 20);
 }
 
 #[test]

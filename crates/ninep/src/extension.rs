@@ -5,8 +5,8 @@
 //! [`crate::reply`].
 //!
 //! **Thello** comes before the first attach. `instance` is a number that this client drew when it started and keeps over
-//! all its connections: the reply cache is kept under it. `resume` is what the last `Rhello` handed out, zero at first: it
-//! proves that an instance is its own. `client`, `job`, `rank` and `program` are for the scheduler and the metrics, and
+//! all its connections, and does not begin with eight zeros. `resume` is what the last `Rhello` handed out, zero at first:
+//! the reply cache is kept under both, so nobody else should know it. `client`, `job`, `rank` and `program` are for the scheduler and the metrics, and
 //! give no right to anything. `Rhello`'s `epoch` changes when the node starts anew, `resumed` says whether the node still
 //! knows the instance, `replies` how many unsettled replies it keeps for it, `grace_ms` how long it still waits for
 //! locks to be reclaimed, and `node` is its name.

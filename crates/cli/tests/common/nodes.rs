@@ -36,6 +36,15 @@ pub struct Running(Child);
 impl Running {
     /// Starts `presagio`, in a network of that name if one is given.
     pub fn presagio(network: Option<&str>, arguments: &[String]) -> Running {
+        Running::presagio_with(&[], network, arguments)
+    }
+
+    /// The same, with these in its environment.
+    pub fn presagio_with(
+        environment: &[(&str, &str)],
+        network: Option<&str>,
+        arguments: &[String],
+    ) -> Running {
         let mut command = match network {
             // Not `ip netns exec`: that has mounts of its own, where nobody would see ours.
             Some(name) => {
@@ -47,7 +56,7 @@ impl Running {
             }
             None => Command::new(program()),
         };
-        command.args(arguments);
+        command.args(arguments).envs(environment.iter().copied());
         Running::start(command)
     }
 
@@ -181,13 +190,24 @@ pub struct Mounted {
 impl Mounted {
     /// Mounts what these nodes serve on `dir`, which is made.
     pub fn start(nodes: &[&At], dir: &Path, network: Option<&str>, more: &[&str]) -> Mounted {
+        Mounted::start_with(&[], nodes, dir, network, more)
+    }
+
+    /// The same, with these in its environment.
+    pub fn start_with(
+        environment: &[(&str, &str)],
+        nodes: &[&At],
+        dir: &Path,
+        network: Option<&str>,
+        more: &[&str],
+    ) -> Mounted {
         fs::create_dir_all(dir).expect("a mount point");
         let before = fs::metadata(dir).expect("a directory").dev();
         let nodes: Vec<String> = nodes.iter().map(|at| at.text()).collect();
         let point = dir.to_str().expect("a path in UTF-8").to_owned();
         let mut arguments = vec!["mount".into(), nodes.join(","), point];
         arguments.extend(more.iter().map(|text| (*text).to_owned()));
-        let mut process = Running::presagio(network, &arguments);
+        let mut process = Running::presagio_with(environment, network, &arguments);
         until("it is mounted", || {
             let ended = process.0.try_wait().expect("a child");
             assert!(ended.is_none(), "the mount has ended: {ended:?}");

@@ -13,7 +13,7 @@ mod directory;
 mod place;
 
 pub use directory::list;
-pub use place::{FileKey, Place, attr_of};
+pub use place::{FileKey, Place, attr_of, stat_of};
 
 use place::{Reached, qid_of};
 
@@ -156,9 +156,14 @@ impl Export {
         Err(Errno::NOENT)
     }
 
+    /// Whether `name` in `dir` is what the node keeps for itself.
+    pub fn is_own(&self, dir: &Place, name: &[u8]) -> bool {
+        name == OWN && dir.key() == self.root.key()
+    }
+
     /// Whether clients may know of `name` in `dir`.
     fn visible(&self, dir: &Place, name: &[u8]) -> Result<()> {
-        match name == OWN && dir.key() == self.root.key() {
+        match self.is_own(dir, name) {
             true => Err(Errno::NOENT),
             false => Ok(()),
         }

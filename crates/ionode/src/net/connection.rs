@@ -1,8 +1,8 @@
 //! One connection: what was received and not understood yet, what is under way, what has to be sent.
 
-use crate::accounts::RequestShare;
+use crate::accounts::Load;
 use crate::auth::shares::Share;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Counted};
 use crate::net::order::{Named, Order};
 use crate::net::reply::Out;
 use crate::net::tls::Tls;
@@ -34,7 +34,7 @@ pub struct Connection {
     /// What turns the socket's bytes into plain ones, if they are not.
     pub tls: Option<Box<Tls>>,
     pub peer: Arc<Peer>,
-    /// Since when it has been there, or has begun a session.
+    /// Since when it has been there, or has begun another session than one in which it proved who it is.
     pub since: Instant,
     /// That it is counted among the connections of its user.
     pub share: Option<Share>,
@@ -63,6 +63,10 @@ pub struct Connection {
     pub held_back: bool,
     /// Whether anything came since the last look.
     pub was_active: bool,
+    /// Since when a frame has been there in part, and nothing more came.
+    pub half_since: Option<Instant>,
+    /// What a frame counts for that is there in part.
+    pub half: Option<Counted>,
 }
 
 /// What epoll is to report.
@@ -77,8 +81,8 @@ pub struct Interest {
 pub struct UnderWay {
     /// What it counts for.
     pub bytes: usize,
-    /// That it is counted among its user's.
-    pub share: Option<RequestShare>,
+    /// What it counts for until somebody is at it, who has that then.
+    pub load: Load,
     /// Who wants to know when it is answered.
     pub flushed_by: SmallVec<[Tag; 1]>,
     /// The fids at which it stands in line.
@@ -103,7 +107,7 @@ struct Chunk {
     bytes: Bytes,
     sent: usize,
     /// Data counts as its user's until it is sent.
-    _share: Option<RequestShare>,
+    _load: Option<Load>,
 }
 
 enum Bytes {
@@ -156,6 +160,8 @@ impl Connection {
             },
             held_back: false,
             was_active: true,
+            half_since: None,
+            half: None,
         }
     }
 
@@ -167,30 +173,36 @@ impl Connection {
             && self.since.elapsed() > PROOF_MAX
     }
 
+    /// Whether the other end has sent a part of a frame, and it is for it to go on.
+    pub fn owes_rest(&self) -> bool {
+        let is_half = |frames: &Frames| !frames.bytes().is_empty();
+        !self.held_back && self.frames.as_ref().is_some_and(is_half)
+    }
+
     /// Queues a reply.
-    pub fn push(&mut self, out: Out, share: Option<RequestShare>) {
+    pub fn push(&mut self, out: Out, load: Load) {
         match out {
             Out::Short(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
             Out::Encoded(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
-            Out::Data(buffer) => self.push_data(buffer, share),
+            Out::Data(buffer) => self.push_data(buffer, Some(load)),
             Out::Parts(mut parts) => {
                 let last = parts.pop();
                 let others = parts.into_iter();
                 others.for_each(|part| self.push_data(part, None));
                 if let Some(last) = last {
-                    self.push_data(last, share);
+                    self.push_data(last, Some(load));
                 }
             }
         }
     }
 
-    fn push_data(&mut self, buffer: Buffer, share: Option<RequestShare>) {
+    fn push_data(&mut self, buffer: Buffer, load: Option<Load>) {
         self.unsent += buffer.len();
         let bytes = Bytes::Data(buffer);
         self.out.push_back(Chunk {
             bytes,
             sent: 0,
-            _share: share,
+            _load: load,
         });
     }
 
@@ -213,7 +225,7 @@ impl Connection {
             self.out.push_back(Chunk {
                 bytes,
                 sent: 0,
-                _share: None,
+                _load: None,
             });
         }
         match self.out.back_mut() {

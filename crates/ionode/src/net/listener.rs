@@ -4,7 +4,8 @@ use crate::auth::shares::Share;
 use crate::auth::{Door, Gate};
 use crate::peer::{Origin, Peer, Proof};
 pub use presagio_ninep::Address;
-use rustix::net::sockopt;
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::ServerConfig;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -13,6 +14,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 128;
 
 /// A connection that has just come.
 pub struct Arrival {
@@ -114,15 +118,22 @@ impl Drop for Listener {
     }
 }
 
-fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+/// Listens on a Unix socket that has these permissions from its first moment on: whoever connects before they are
+/// changed stays connected.
+pub fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     clear_socket(path)?;
-    let listener = UnixListener::bind(path)?;
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // Linux gives the name that a socket is bound to the mode of the socket itself, less the umask.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    Ok(listener)
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// A socket that nobody listens to is left over from a node that was killed.
-pub fn clear_socket(path: &Path) -> io::Result<()> {
+fn clear_socket(path: &Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
     match is_socket.then(|| UnixStream::connect(path)) {
         None => Ok(()),
@@ -218,6 +229,7 @@ fn hex(address: SocketAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const PLAIN: Door = Door {
         tcp: Gate::Plain { trusted: false },
@@ -257,6 +269,26 @@ mod tests {
                 "{proof:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_private_socket_is_private_from_its_first_moment_on() {
+        rustix::process::umask(Mode::empty());
+        let dir = tempfile::tempdir().unwrap();
+        let (path, over) = (dir.path().join("socket"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let seen = std::fs::metadata(&path).map_or(0o600, |it| it.permissions().mode());
+                    assert_eq!(seen & 0o777, 0o600);
+                }
+            });
+            for _ in 0..500 {
+                drop(bind_unix(&path, 0o600).unwrap());
+            }
+            over.store(true, Ordering::Relaxed);
+            looking.join().unwrap();
+        });
     }
 
     #[test]

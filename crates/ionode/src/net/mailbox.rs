@@ -5,6 +5,7 @@
 
 use super::listener::Arrival;
 use super::reply::Out;
+use crate::accounts::Load;
 use crate::data::Parts;
 use presagio_ninep::Tag;
 use presagio_sched::Batch;
@@ -15,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whom a reply is for.
-#[derive(Clone, Copy, Debug)]
+/// Whom a reply is for, and what the request counts for until then.
+#[derive(Debug)]
 pub struct ReplyTo {
     /// The loop that has the connection.
     pub turner: usize,
@@ -26,6 +27,18 @@ pub struct ReplyTo {
     pub epoch: u64,
     /// The request's tag.
     pub tag: Tag,
+    /// What it counts for.
+    pub load: Load,
+}
+
+impl ReplyTo {
+    /// The same, for a part of the request: what it counts for stays with the whole.
+    pub fn part(&self) -> ReplyTo {
+        ReplyTo {
+            load: Load::default(),
+            ..*self
+        }
+    }
 }
 
 /// A reply that is ready.

@@ -12,7 +12,7 @@ mod seat;
 mod tls;
 mod turner;
 
-pub use listener::{Address, Arrival, Listener, arrived, clear_socket};
+pub use listener::{Address, Arrival, Listener, arrived, bind_unix};
 pub use mailbox::{Done, Mailbox, ReplyTo};
 pub use reply::Out;
 pub use seat::{Seat, watch};

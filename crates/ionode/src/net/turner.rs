@@ -12,6 +12,8 @@ use super::mailbox::{Mail, ReplyTo};
 use super::order::named;
 use super::tls::{Received, Tls, Trouble};
 use super::{Arrival, Done, Mailbox, Out};
+use crate::accounts::Load;
+use crate::buffer::Counted;
 use crate::data::{Payload, WRITING};
 use crate::files::OpenFile;
 use crate::jobs::unharmed;
@@ -22,7 +24,8 @@ use crate::session::{Open, Session, refuse};
 use presagio_core::Range;
 use presagio_ninep::request::WRITE_HEAD;
 use presagio_ninep::{
-    Dialect, Errno, Fid, Frame, Frames, IO_HEADER, Kind, Request, Tag, WireError, version,
+    Dialect, Errno, Fid, Frame, Frames, Head, IO_HEADER, Kind, Reason, Request, Tag, WireError,
+    version,
 };
 use presagio_sched::Batch;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -40,6 +43,9 @@ const RING: u64 = u64::MAX - 1;
 
 /// Events that are taken at a time.
 const EVENTS_MAX: usize = 64;
+
+/// The type of what wraps a request that must not be done twice.
+const ONCE: u8 = 204;
 
 /// Calls to receive on one connection before the others have their turn.
 const ROUNDS_MAX: usize = 8;
@@ -59,7 +65,10 @@ const STALL_MAX_FULL: Duration = Duration::from_secs(2);
 /// A write with more data than this gets its data received to its place, without a copy.
 const COPY_MAX: u32 = 8 << 10;
 
-/// Before it has said a version, nobody has to send larger frames.
+/// Only what carries data may be larger.
+const PLAIN_MAX: u32 = 256 << 10;
+
+/// Before it has attached, nobody has to send larger frames.
 const FIRST_MSIZE: u32 = 64 << 10;
 
 /// A loop.
@@ -380,7 +389,7 @@ impl Turner {
 
     fn understand_all(&mut self, slot: usize, frames: &mut Frames) -> Result<(), End> {
         loop {
-            let Some(head) = frames.head().map_err(End::Malformed)? else {
+            let Some(head) = self.head(slot, frames)? else {
                 return Ok(());
             };
             if !self.may_have_more(slot, head.kind) {
@@ -388,19 +397,34 @@ impl Turner {
                 return Ok(());
             }
             if self.large_write(slot, frames)? {
+                self.connections[slot].half = None;
                 return Ok(());
             }
             let Some(frame) = frames.next().map_err(End::Malformed)? else {
+                if head.size > COPY_MAX {
+                    let count = || self.node.data.buffers.count(head.size as usize);
+                    self.connections[slot].half.get_or_insert_with(count);
+                }
                 return Ok(());
             };
+            self.connections[slot].half = None;
             let (kind, tag) = (frame.kind, frame.tag);
-            if kind.0 == 100 {
-                let msize = self.version(slot, frame)?;
-                frames.set_msize(msize);
-            } else {
-                self.request(slot, kind, tag, frame)?;
+            match kind.0 {
+                100 => self.version(slot, frame)?,
+                _ => self.request(slot, kind, tag, frame)?,
             }
         }
+    }
+
+    /// The beginning of the next frame; none is larger than it has to be.
+    fn head(&self, slot: usize, frames: &mut Frames) -> Result<Option<Head>, End> {
+        let msize = frame_max(&self.connections[slot]);
+        frames.set_msize(msize);
+        let head = frames.head().map_err(End::Malformed)?;
+        if head.is_some_and(|head| !matches!(head.kind.0, WRITING | ONCE)) {
+            frames.set_msize(msize.min(PLAIN_MAX));
+        }
+        frames.head().map_err(End::Malformed)
     }
 
     /// Leaves connections that have nothing under way, once the node is being drained.
@@ -433,10 +457,12 @@ impl Turner {
         {
             return false;
         }
-        let with_data = matches!(kind.0, 116 | 118 | 204);
+        let with_data = matches!(kind.0, 116 | WRITING | ONCE);
         let session = connection.session.as_ref();
         let account = session.and_then(|session| session.account());
-        let starves = with_data && self.node.data.buffers.is_full()
+        // What has come in part, and counts, may come to its end: it would wait for itself.
+        let needs_memory = with_data && connection.half.is_none();
+        let starves = needs_memory && self.node.data.buffers.is_full()
             || account.is_some_and(|account| !account.may_ask(with_data));
         if starves && !self.starved.contains(&slot) {
             self.starved.push(slot);
@@ -500,12 +526,12 @@ impl Turner {
                 "a write begins only in a session, and a version does not come in its middle"
             )
         };
-        let to = self.reply_to(slot, write.tag);
         let data = Payload::new(write.buffer);
         let is_file = session
             .held(write.fid)
             .is_ok_and(|held| matches!(held.open, Open::File(_)));
         if is_file && !self.connections[slot].order.is_busy(write.fid) {
+            let to = self.reply_to(slot, write.tag);
             return self.write(&session, to, write.fid, write.offset, data);
         }
         // No file, or one that is still being opened: as any other request.
@@ -531,9 +557,13 @@ impl Turner {
         let connection = &mut self.connections[slot];
         let session = connection.session.as_ref();
         let account = session.and_then(|session| session.account());
+        let load = Load {
+            _share: account.map(|account| account.request(bytes)),
+            body: None,
+        };
         let under_way = UnderWay {
             bytes,
-            share: account.map(|account| account.request(bytes)),
+            load,
             ..UnderWay::default()
         };
         if connection.under_way.insert(tag.0, under_way).is_some() {
@@ -543,17 +573,23 @@ impl Turner {
         Ok(())
     }
 
-    fn reply_to(&self, slot: usize, tag: Tag) -> ReplyTo {
+    /// Whom a request that is done now is answered to. Who has that has what it counts for.
+    fn reply_to(&mut self, slot: usize, tag: Tag) -> ReplyTo {
+        let connection = &mut self.connections[slot];
+        let under_way = connection.under_way.get_mut(&tag.0);
         ReplyTo {
             turner: self.number,
             slot,
-            epoch: self.connections[slot].epoch,
+            epoch: connection.epoch,
             tag,
+            load: under_way
+                .map(|it| std::mem::take(&mut it.load))
+                .unwrap_or_default(),
         }
     }
 
-    /// A new session begins. Returns the largest frame.
-    fn version(&mut self, slot: usize, frame: Frame<'_>) -> Result<u32, End> {
+    /// A new session begins.
+    fn version(&mut self, slot: usize, frame: Frame<'_>) -> Result<(), End> {
         let tag = frame.tag;
         let request = Request::parse(frame, Dialect::Linux).map_err(End::Malformed)?;
         let Request::Version { msize, version } = request else {
@@ -564,11 +600,14 @@ impl Turner {
         self.epochs += 1;
         let connection = &mut self.connections[slot];
         connection.epoch = self.epochs;
-        connection.since = Instant::now();
         connection.under_way.clear();
         connection.order.clear();
         connection.bytes = 0;
         let old = connection.session.take();
+        // Who has proved nothing so far gets no more time for it.
+        if old.as_ref().is_some_and(|old| old.has_proved()) {
+            connection.since = Instant::now();
+        }
         let reply = match agreed {
             Some(agreed) => {
                 let (node, peer) = (self.node.clone(), connection.peer.clone());
@@ -584,7 +623,7 @@ impl Turner {
         if let Some(old) = old {
             self.node.jobs.run(move || old.end());
         }
-        Ok(agreed.map_or(FIRST_MSIZE, |agreed| agreed.msize))
+        Ok(())
     }
 
     fn request(&mut self, slot: usize, kind: Kind, tag: Tag, frame: Frame<'_>) -> Result<(), End> {
@@ -601,8 +640,7 @@ impl Turner {
             Request::Flush { old_tag } => return self.flush(slot, tag, old_tag),
             Request::Read { count, .. } => count.min(session.msize() - IO_HEADER) as usize,
             Request::Write { data, .. } => data.bytes().len(),
-            Request::Once { .. } => frame.body.len(),
-            _ => 0,
+            _ => frame.body.len(),
         };
         self.begin(slot, tag, bytes)?;
         if self.is_its_turn(slot, tag, &request, frame) {
@@ -628,7 +666,10 @@ impl Turner {
         let is_first = connection.order.enter(tag, &fids);
         if let Some(under_way) = connection.under_way.get_mut(&tag.0) {
             under_way.fids = fids;
-            under_way.waiting = (!is_first).then(|| (frame.kind, frame.body.to_vec()));
+            if !is_first {
+                under_way.waiting = Some((frame.kind, frame.body.to_vec()));
+                under_way.load.body = body_of(&self.node, frame);
+            }
         }
         is_first
     }
@@ -641,13 +682,14 @@ impl Turner {
         request: Request<'_>,
         frame: Frame<'_>,
     ) {
-        let to = self.reply_to(slot, frame.tag);
+        let mut to = self.reply_to(slot, frame.tag);
         match request {
             Request::Read { fid, offset, count } => {
                 self.leave(slot, frame.tag);
                 let count = count.min(session.msize() - IO_HEADER);
-                if self.read(&session, to, fid, offset, count) {
-                    return;
+                match self.read(&session, to, fid, offset, count) {
+                    Ok(()) => return,
+                    Err(no_file) => to = no_file,
                 }
             }
             Request::Write { fid, offset, data } => {
@@ -656,12 +698,13 @@ impl Turner {
                 if held.is_ok_and(|held| matches!(held.open, Open::File(_))) {
                     let mut buffer = self.node.data.buffers.take(data.bytes().len());
                     buffer.bytes_mut().copy_from_slice(data.bytes());
+                    to.load.body = None;
                     return self.write(&session, to, fid, offset, Payload::new(buffer));
                 }
             }
             _ => {}
         }
-        self.perform(slot, session, frame);
+        self.perform(slot, session, to, frame);
     }
 
     /// A request stands in line no longer: others may go on.
@@ -708,7 +751,7 @@ impl Turner {
         }
     }
 
-    /// Reads of files go through the scheduler; false if it is no file.
+    /// Reads of files go through the scheduler; who asked is returned if it is no file.
     fn read(
         &mut self,
         session: &Arc<Session>,
@@ -716,12 +759,12 @@ impl Turner {
         fid: Fid,
         offset: u64,
         count: u32,
-    ) -> bool {
+    ) -> Result<(), ReplyTo> {
         let Ok(held) = session.held(fid) else {
-            return false;
+            return Err(to);
         };
         let Open::File(file) = &held.open else {
-            return false;
+            return Err(to);
         };
         let range = Range::new(offset, count.into()).filter(|range| range.end() <= i64::MAX as u64);
         let out = match range {
@@ -730,11 +773,11 @@ impl Turner {
             Some(range) if range.is_empty() => Out::read(to.tag, self.node.data.buffers.take(0)),
             Some(range) => {
                 self.node.data.read(to, session, file, range);
-                return true;
+                return Ok(());
             }
         };
         self.done(Done { to, out });
-        true
+        Ok(())
     }
 
     /// Writes to files go through the scheduler, except those to the end, which have no place before they are done.
@@ -761,12 +804,16 @@ impl Turner {
     }
 
     /// All that is no read or write of a file: by this loop if such requests are quick, else on a thread.
-    fn perform(&mut self, slot: usize, session: Arc<Session>, frame: Frame<'_>) {
+    fn perform(&mut self, slot: usize, session: Arc<Session>, to: ReplyTo, frame: Frame<'_>) {
+        let load = Load {
+            body: body_of(&self.node, frame),
+            ..to.load
+        };
         let perform = Perform {
-            to: self.reply_to(slot, frame.tag),
+            to: ReplyTo { load, ..to },
             may_wait: match frame.kind.0 {
                 // Somebody else may have to say whose the credential is.
-                104 => self.node.munge.is_some(),
+                104 => self.node.munge.is_some() || session.may_come_again(),
                 // What the client was just doing on another connection has to end first.
                 200 => session.comes_again(frame.body),
                 kind => kind == 204 && session.may_repeat(),
@@ -818,7 +865,7 @@ impl Turner {
             self.next.extend(next.into_iter().map(|tag| (to.slot, tag)));
         }
         connection.bytes -= request.bytes;
-        connection.push(out, request.share);
+        connection.push(out, to.load);
         for tag in request.flushed_by {
             flushed(connection, tag);
         }
@@ -908,7 +955,10 @@ impl Turner {
                 silent.push(slot);
             }
             let arriving = connection.arriving.as_ref().map(|write| write.last);
-            let waits_since = [connection.stuck_since, arriving]
+            let half = (idle && arriving.is_none() && connection.owes_rest())
+                .then(|| *connection.half_since.get_or_insert_with(Instant::now));
+            connection.half_since = half;
+            let waits_since = [connection.stuck_since, arriving, half]
                 .into_iter()
                 .flatten()
                 .min();
@@ -948,6 +998,10 @@ impl Turner {
         }
         match why {
             End::Left => tracing::debug!("{peer} left"),
+            // A name that would lead elsewhere is more than a mistake.
+            End::Malformed(error) if matches!(error.reason, Reason::Slash | Reason::Dots) => {
+                self.node.audit(peer, &error);
+            }
             End::Malformed(error) => tracing::warn!("{peer} ended: {error}"),
             End::TagInUse(tag) => {
                 tracing::warn!("{peer} ended: it used {tag} again, which is under way")
@@ -1048,6 +1102,21 @@ impl Perform {
 
 /// Why frames are always there: they are out only while frames of the same connection are being understood.
 const NESTED: &str = "a connection's frames are looked at by one at a time";
+
+/// What the copy of a frame's fields counts for, if that is worth counting.
+fn body_of(node: &Shared, frame: Frame<'_>) -> Option<Counted> {
+    let bytes = frame.body.len();
+    (bytes > COPY_MAX as usize).then(|| node.data.buffers.count(bytes))
+}
+
+/// The largest frame that is taken now.
+fn frame_max(connection: &Connection) -> u32 {
+    match &connection.session {
+        Some(session) if session.account().is_some() => session.msize(),
+        Some(session) => session.msize().min(FIRST_MSIZE),
+        None => FIRST_MSIZE,
+    }
+}
 
 /// Where to receive: room for as much again as there is, so that a frame that was only announced takes no memory.
 fn room_in(frames: &mut Frames) -> &mut [u8] {

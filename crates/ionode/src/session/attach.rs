@@ -31,6 +31,8 @@ impl Session {
         let qid = self.node.export.qid(&place.stat()?);
         self.account.get_or_init(|| self.node.accounts.of(who.uid));
         let _ = self.user.set(who.clone());
+        self.node.act_as_node()?;
+        self.came();
         let held = Held {
             place,
             user: who,

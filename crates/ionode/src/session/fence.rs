@@ -103,18 +103,19 @@ fn has_hung_up(socket: &OwnedFd) -> bool {
 #[derive(Default)]
 pub struct Fences(Mutex<Sessions>);
 
-/// By instance and user.
-type Sessions = HashMap<(Instance, u32), Vec<Weak<Fence>>>;
+/// By instance; of each session the user.
+type Sessions = HashMap<Instance, Vec<(u32, Weak<Fence>)>>;
 
 impl Fences {
     /// User `uid` came as `instance`: earlier sessions of it are over.
     pub fn came(&self, instance: Instance, uid: u32, fence: &Arc<Fence>) {
         let mut all = self.all();
-        let of_it = all.entry((instance, uid)).or_default();
-        let earlier = std::mem::replace(of_it, vec![Arc::downgrade(fence)]);
+        let of_it = all.entry(instance).or_default();
+        let earlier: Vec<_> = of_it.extract_if(.., |(whose, _)| *whose == uid).collect();
+        of_it.push((uid, Arc::downgrade(fence)));
         drop(all);
         let until = Instant::now() + PATIENCE;
-        let earlier: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
+        let earlier: Vec<_> = earlier.iter().filter_map(|(_, it)| it.upgrade()).collect();
         // All at once, then the waiting.
         earlier
             .iter()
@@ -122,9 +123,9 @@ impl Fences {
         earlier.iter().for_each(|fence| fence.end(until));
     }
 
-    /// Whether user `uid` has a session as `instance`.
-    pub fn knows(&self, instance: Instance, uid: u32) -> bool {
-        self.all().contains_key(&(instance, uid))
+    /// Whether anybody has a session as `instance`.
+    pub fn knows(&self, instance: Instance) -> bool {
+        self.all().contains_key(&instance)
     }
 
     /// Whether no client is here that may come back.
@@ -133,12 +134,13 @@ impl Fences {
     }
 
     /// A session of `instance` has ended.
-    pub fn left(&self, instance: Instance, uid: u32, fence: &Arc<Fence>) {
+    pub fn left(&self, instance: Instance, fence: &Arc<Fence>) {
         let mut all = self.all();
-        if let Some(of_it) = all.get_mut(&(instance, uid)) {
-            of_it.retain(|other| other.strong_count() > 0 && other.as_ptr() != Arc::as_ptr(fence));
+        if let Some(of_it) = all.get_mut(&instance) {
+            let other = |it: &Weak<Fence>| it.as_ptr() != Arc::as_ptr(fence);
+            of_it.retain(|(_, it)| it.strong_count() > 0 && other(it));
             if of_it.is_empty() {
-                all.remove(&(instance, uid));
+                all.remove(&instance);
             }
         }
     }
@@ -189,12 +191,12 @@ mod tests {
             drop(inside);
         });
         assert!(second.enter().is_some());
-        assert!(fences.knows([1; 16], 7) && !fences.knows([1; 16], 8));
+        assert!(fences.knows([1; 16]) && !fences.knows([2; 16]));
         // The number of an instance is no secret of its user's.
         fences.came([1; 16], 8, &first);
         assert!(second.enter().is_some());
-        fences.left([1; 16], 7, &second);
-        fences.left([1; 16], 8, &first);
+        fences.left([1; 16], &second);
+        fences.left([1; 16], &first);
         assert!(fences.is_empty());
     }
 }

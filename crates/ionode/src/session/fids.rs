@@ -1,7 +1,8 @@
 //! The fids of a session: what each number stands for.
 
-use crate::accounts::{Account, Accounts, FileShare};
+use crate::accounts::{Account, Accounts, FileShare, MemoryShare};
 use crate::auth::credential::Credential;
+use crate::buffer::Counted;
 use crate::error::Result;
 use crate::export::Place;
 use crate::files::OpenFile;
@@ -32,10 +33,21 @@ pub enum Open {
     /// A directory.
     Dir(Arc<Mutex<OwnedFd>>),
     /// The value of an extended attribute, or the list of their names.
-    Xattr(Arc<[u8]>),
+    Xattr(Arc<Xattr>),
     /// An extended attribute that is being written, and set when the fid is clunked.
     NewXattr(Arc<Mutex<NewXattr>>),
 }
+
+/// An extended attribute that is being read.
+pub struct Xattr {
+    /// Its value.
+    pub value: Vec<u8>,
+    /// What that counts for.
+    pub _memory: Memory,
+}
+
+/// What a fid holds of its user's memory, and of the node's.
+pub type Memory = (MemoryShare, Counted);
 
 /// An extended attribute on its way.
 pub struct NewXattr {
@@ -47,6 +59,8 @@ pub struct NewXattr {
     pub size: usize,
     /// How it is set.
     pub flags: XattrFlags,
+    /// What it counts for.
+    pub _memory: Memory,
 }
 
 impl Held {

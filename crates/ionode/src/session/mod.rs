@@ -20,7 +20,7 @@ pub use fids::{AllFids, Held, Open};
 use crate::accounts::Account;
 use crate::auth::shares::Share;
 use crate::error::Result;
-use crate::identity::Identity;
+use crate::identity::{Identity, NOBODY};
 use crate::metrics::JobMetrics;
 use crate::node::Shared;
 use crate::peer::Peer;
@@ -30,10 +30,13 @@ use fids::Fids;
 use locking::{Asker, LockRange};
 use presagio_core::AppId;
 use presagio_ninep::version::Agreed;
-use presagio_ninep::{Dialect, Errno, Fid, Reply, Request, Tag};
+use presagio_ninep::{Dialect, Errno, Fid, Name, Reply, Request, Tag};
 use recovery::{Greeting, Says};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What opening a device is answered.
+const NXIO: Errno = Errno(libc::ENXIO as u32);
 
 /// One session of a connection; a new Tversion begins another.
 pub struct Session {
@@ -52,6 +55,8 @@ pub struct Session {
     /// Those who proved here who they are, counted as having this connection.
     shares: Mutex<Vec<Share>>,
     fence: Arc<Fence>,
+    /// As whose it ended earlier sessions of its instance.
+    came_as: OnceLock<u32>,
     /// Who attached first.
     user: OnceLock<Arc<Identity>>,
     /// What that user has.
@@ -111,6 +116,7 @@ impl Session {
             stranger: OnceLock::new(),
             shares: Mutex::default(),
             fence: Arc::new(Fence::new(socket)),
+            came_as: OnceLock::new(),
             user: OnceLock::new(),
             account: OnceLock::new(),
         }
@@ -118,11 +124,9 @@ impl Session {
 
     /// The application, as the scheduler tells them apart: a job, or else all that a user does.
     pub fn app(&self) -> AppId {
-        AppId(
-            self.greeting
-                .get()
-                .map_or(self.peer.uid(), |greeting| greeting.app),
-        )
+        let job = self.greeting.get().and_then(|greeting| greeting.app);
+        let user = || self.user.get().map(|user| user.uid);
+        AppId(job.or_else(user).unwrap_or(NOBODY))
     }
 
     /// Where the client's job is counted, if it said one.
@@ -178,7 +182,63 @@ impl Session {
         }
     }
 
+    /// Whether a request may be done for somebody who has not attached yet.
+    fn is_for_strangers(request: &Request<'_>) -> bool {
+        matches!(
+            request,
+            Request::Attach { .. }
+                | Request::Auth { .. }
+                | Request::Hello { .. }
+                | Request::Clunk { .. }
+                | Request::Read { .. }
+                | Request::Write { .. }
+        )
+    }
+
+    /// Does one request. What the node itself does not allow anybody is audited; what the file system does not is not.
     fn answer(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+        let done = self.do_request(request, answer);
+        if let Err(error @ (Errno::PERM | NXIO)) = done
+            && let Some(what) = self.forbidden(&request, error)
+        {
+            self.node.audit(&self.peer, &what);
+        }
+        done
+    }
+
+    /// What was tried, if it was the node that refused it.
+    fn forbidden(&self, request: &Request<'_>, error: Errno) -> Option<&'static str> {
+        let is_own = |dir: Fid, name: Name<'_>| {
+            let held = self.held(dir);
+            held.is_ok_and(|held| self.node.export.is_own(&held.place, name.bytes()))
+        };
+        let names_own = match *request {
+            Request::Open { .. } | Request::Create { .. } if error == NXIO => {
+                return Some("it tried to open a device, a pipe or a socket");
+            }
+            Request::Create { fid, name, .. } => is_own(fid, name),
+            Request::Mkdir { dir, name, .. }
+            | Request::Symlink { dir, name, .. }
+            | Request::Mknod { dir, name, .. }
+            | Request::Link { dir, name, .. }
+            | Request::Rename { dir, name, .. }
+            | Request::UnlinkAt { dir, name, .. } => is_own(dir, name),
+            Request::RenameAt {
+                old_dir,
+                old_name,
+                new_dir,
+                new_name,
+            } => is_own(old_dir, old_name) || is_own(new_dir, new_name),
+            _ => false,
+        };
+        names_own.then_some("it tried to make, change or remove what the node keeps for itself")
+    }
+
+    fn do_request(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
+        // Of a file, nobody reads or writes anything without a fid, and nobody has one yet.
+        if self.user.get().is_none() && !Session::is_for_strangers(&request) {
+            return Err(Errno::BADF);
+        }
         match request {
             Request::Attach {
                 fid,
@@ -330,8 +390,7 @@ impl Session {
     /// The session is over: all that it holds is let go. The locks of a client that may come back wait for it.
     pub fn end(&self) {
         if let Some(greeting) = self.greeting.get() {
-            let uid = self.peer.uid();
-            self.node.fences.left(greeting.instance, uid, &self.fence);
+            self.node.fences.left(greeting.instance, &self.fence);
         }
         let all = self.fids().clear();
         for held in all {

@@ -20,8 +20,8 @@ pub struct Greeting {
     pub once: Arc<Once>,
     /// The client, as a trace describes it.
     pub client: Arc<Client>,
-    /// Its job's number, for the scheduler.
-    pub app: u32,
+    /// Its job's number, for the scheduler, if it has one.
+    pub app: Option<u32>,
     /// Where its job is counted.
     pub metrics: Arc<JobMetrics>,
 }
@@ -66,30 +66,21 @@ impl Session {
         says: &Says<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<()> {
-        self.node.act_as_node()?;
-        let (mut once, mut known) = self
-            .node
-            .once
-            .find(instance, self.node.own.as_ref())
-            .or_errno()?;
-        if known && resume != self.token(instance, &once) {
-            if once.len() > 0 {
-                self.node
-                    .audit(&self.peer, &"it came as an instance that is not its own");
-                return Err(Errno::PERM);
-            }
-            // The reply to its first hello was lost, most likely, and nothing with it.
-            (once, known) = (self.node.once.renew(instance).or_errno()?, false);
+        // Clients that do not say who they are have such numbers.
+        if instance[..8] == [0; 8] {
+            return Err(Errno::INVAL);
         }
-        let ours = self.token(instance, &once);
-        let resumed = if known { Resumed::Yes } else { Resumed::No };
-        let replies = once.len() as u32;
+        self.node.act_as_node()?;
+        let (table, seal) = (&self.node.once, &self.node.seal);
+        let found = table.find(instance, resume, seal, self.node.own.as_ref());
+        let (once, resumed) = match found.or_errno()? {
+            Some(once) => (once, Resumed::Yes),
+            None => (table.begin(instance, seal).or_errno()?, Resumed::No),
+        };
+        let (ours, replies) = (once.token(), once.len() as u32);
         let greeting = self.greeting_of(instance, once, says);
         self.greeting.set(greeting).map_err(|_| Errno::PROTO)?;
-        self.node
-            .fences
-            .came(instance, self.peer.uid(), &self.fence);
-        self.node.note_client();
+        self.came();
         let node = Text::new(&self.node.config.name).map_err(|_| Errno::IO)?;
         answer.reply(Reply::Hello {
             epoch: self.node.epoch,
@@ -101,12 +92,23 @@ impl Session {
         })
     }
 
-    /// What an instance comes back with.
-    fn token(&self, instance: Instance, once: &Once) -> [u8; 16] {
-        let uid = self.peer.uid().to_le_bytes();
-        self.node
-            .seal
-            .sign("resume", &[&instance, &uid, once.nonce()])
+    /// Whose session this is, as soon as that is known: who the connection is proved to be, or else who attached first.
+    fn owner(&self) -> Option<u32> {
+        let attached = || self.user.get().map(|user| user.uid);
+        self.peer.proof.uid().or_else(attached)
+    }
+
+    /// As soon as it has attached and said which instance it is: earlier sessions of that are over, and it may come back.
+    /// Before, it has no right to either.
+    pub(super) fn came(&self) {
+        if let (Some(greeting), Some(_), Some(uid)) =
+            (self.greeting.get(), self.user.get(), self.owner())
+            && self.came_as.set(uid).is_ok()
+        {
+            let fences = &self.node.fences;
+            fences.came(greeting.instance, uid, &self.fence);
+            self.node.note_client();
+        }
     }
 
     fn greeting_of(&self, instance: Instance, once: Arc<Once>, says: &Says<'_>) -> Greeting {
@@ -122,10 +124,7 @@ impl Session {
             instance,
             once,
             client: Arc::new(client),
-            app: match job.is_empty() {
-                true => self.peer.uid(),
-                false => crc32fast::hash(job.as_bytes()),
-            },
+            app: (!job.is_empty()).then(|| crc32fast::hash(job.as_bytes())),
             metrics: self.node.metrics.job(&job),
         }
     }
@@ -140,6 +139,12 @@ impl Session {
     ) -> Result<()> {
         let once = self.greeting.get().ok_or(Errno::PROTO)?.once.clone();
         let request = wrapped.request();
+        let is_its = self.owner().is_some_and(|uid| once.is_of(uid));
+        if !is_its {
+            let what = "it asked under the numbers of another user's client";
+            self.node.audit(&self.peer, &what);
+            return Err(Errno::PERM);
+        }
         self.node.act_as_node()?;
         match once.begin(sequence, settled, self.node.own.as_ref())? {
             Begin::Again(kept) => self.answer_again(&kept, request, answer),
@@ -220,7 +225,7 @@ impl Session {
             (_, false) => return Err(Errno::INVAL),
             (true, true) => {}
         }
-        let count = self.node.data.append_now(file, bytes)? as u32;
+        let count = self.node.data.append_now(self, file, bytes)? as u32;
         answer.reply(Reply::Write { count })
     }
 
@@ -278,7 +283,11 @@ impl Session {
         flags: OpenFlags,
         user: &Arc<crate::identity::Identity>,
     ) -> Result<Held> {
-        let found = handles::read(&self.node.seal, handle, self.node.clock.now())?;
+        let found = handles::read(&self.node.seal, handle, self.node.clock.now());
+        let found = found.inspect_err(|_| {
+            let what = "it came with a handle that no node of this export gave";
+            self.node.audit(&self.peer, &what);
+        })?;
         if found.uid != user.uid {
             let what = format_args!(
                 "as uid {}, it came with a handle of uid {}",
@@ -329,7 +338,14 @@ impl Session {
     /// Whether a hello, by its fields, is of a client that has another session here.
     pub fn comes_again(&self, hello: &[u8]) -> bool {
         let instance = hello.first_chunk();
-        instance.is_some_and(|it| self.node.fences.knows(*it, self.peer.uid()))
+        instance.is_some_and(|instance| self.node.fences.knows(*instance))
+    }
+
+    /// Whether it may turn out with an attach that the client has another session here.
+    pub fn may_come_again(&self) -> bool {
+        let greeting = self.greeting.get();
+        self.came_as.get().is_none()
+            && greeting.is_some_and(|greeting| self.node.fences.knows(greeting.instance))
     }
 
     /// A request came. The first that is not there to find again what was had before says that all of that is done.

@@ -1,6 +1,6 @@
 //! Extended attributes: read through a fid that stands for the value, written through one that is set when clunked.
 
-use super::fids::NewXattr;
+use super::fids::{Memory, NewXattr, Xattr};
 use super::{Answer, Held, Open, Session};
 use crate::error::{OrErrno, Result};
 use presagio_ninep::{Data, Errno, Fid, Reply, Text, XattrFlags};
@@ -26,9 +26,10 @@ impl Session {
             name => getxattr(&path, name, &mut value),
         };
         value.truncate(size.or_errno()?);
-        let size = value.len() as u64;
-        self.fids()
-            .insert(new_fid, held.opened(Open::Xattr(value.into())))?;
+        value.shrink_to_fit();
+        let (size, _memory) = (value.len() as u64, self.hold(value.len())?);
+        let open = Open::Xattr(Arc::new(Xattr { value, _memory }));
+        self.fids().insert(new_fid, held.opened(open))?;
         answer.reply(Reply::XattrWalk { size })
     }
 
@@ -51,10 +52,18 @@ impl Session {
             value: Vec::with_capacity(size as usize),
             size: size as usize,
             flags,
+            _memory: self.hold(size as usize)?,
         };
         self.fids()
             .replace(fid, held.opened(Open::NewXattr(Arc::new(Mutex::new(new)))))?;
         answer.reply(Reply::XattrCreate)
+    }
+
+    /// Memory until a fid is clunked.
+    fn hold(&self, bytes: usize) -> Result<Memory> {
+        let account = self.account().ok_or(Errno::BADF)?;
+        let held = account.hold(bytes).zip(self.node.data.buffers.hold(bytes));
+        held.ok_or(Errno(libc::ENOMEM as u32))
     }
 
     /// To replace a value by an empty one removes the attribute: so Linux's client asks for that.
@@ -81,9 +90,10 @@ impl Session {
         answer: &mut Answer<'_>,
     ) -> Result<()> {
         let held = self.held(fid)?;
-        let Open::Xattr(value) = &held.open else {
+        let Open::Xattr(xattr) = &held.open else {
             return Err(held.file().err().unwrap_or(Errno::BADF));
         };
+        let value = &xattr.value;
         let start = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(value.len());

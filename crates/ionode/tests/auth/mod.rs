@@ -84,7 +84,18 @@ impl Guarded {
         self.figure("presagio_ionode_ended_total")
     }
 
-    fn figure(&self, name: &str) -> u64 {
+    /// Memory of payloads under way.
+    pub fn memory(&self) -> u64 {
+        self.figure("presagio_ionode_memory_bytes")
+    }
+
+    /// The node itself.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// One of its figures, by name and labels.
+    pub fn figure(&self, name: &str) -> u64 {
         let mut window = TcpStream::connect(&self.window).expect("the window");
         let ask = "GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
         window.write_all(ask.as_bytes()).expect("a question");
@@ -103,32 +114,43 @@ pub fn open_to_all(path: &Path) {
 
 /// The lines of the audit of all nodes of this process that have this in them.
 pub fn audited(what: &str) -> Vec<String> {
-    let lines = LINES.lock().expect("lines").clone();
-    lines
-        .into_iter()
-        .filter(|line| line.contains(what))
-        .collect()
+    lines(what, |target| target == "audit")
 }
 
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The warnings of all nodes of this process, the audit's too, that have this in them.
+pub fn warned(what: &str) -> Vec<String> {
+    lines(what, |_| true)
+}
 
-fn listen_to_audit() {
+fn lines(what: &str, of: impl Fn(&str) -> bool) -> Vec<String> {
+    let lines = LINES.lock().expect("lines");
+    let lines = lines
+        .iter()
+        .filter(|(target, line)| of(target) && line.contains(what));
+    lines.map(|(_, line)| line.clone()).collect()
+}
+
+static LINES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// From now on lines are kept.
+pub fn listen_to_audit() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| tracing::subscriber::set_global_default(Audit).expect("nobody else's"));
 }
 
-/// Hears what is said to the audit.
+/// Hears what is said to the audit, and other warnings.
 struct Audit;
 
 impl Subscriber for Audit {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "audit"
+        *metadata.level() <= tracing::Level::WARN
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        LINES.lock().expect("lines").push(line.0);
+        let target = event.metadata().target().to_owned();
+        LINES.lock().expect("lines").push((target, line.0));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -1,0 +1,130 @@
+//! What a node says of what it does: by job in its metrics, and line by line in its log.
+
+mod common;
+
+use common::apart::apart;
+use common::nodes::{Mounted, Node, pattern, until};
+use common::{TempDir, library, presagio_ok, program};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const BOUND: Duration = Duration::from_secs(120);
+
+/// Where programs find what is forwarded. There is no such directory on this machine.
+const FAR: &str = "/presagio-far-away";
+
+/// What the clients of job 42 have written.
+fn written(node: &Node) -> u64 {
+    let control = format!("{}.control", node.at.text());
+    let status = presagio_ok(&["ionode", "status", &control]).json();
+    status["jobs"]["42"]["written_bytes"].as_u64().unwrap_or(0)
+}
+
+fn export(dir: &Path) -> Node {
+    let export = dir.join("export");
+    fs::create_dir(&export).unwrap();
+    Node::unix(dir, "socket", &export, &[])
+}
+
+#[test]
+fn what_a_job_writes_without_a_mount_is_counted_as_its_own() {
+    let dir = TempDir::new("tells-run");
+    let dir = Path::new(dir.path());
+    let node = export(dir);
+    fs::write(dir.join("in"), pattern(1, 300_000)).unwrap();
+    let forward = format!("{FAR}={}", node.at.text());
+    let copy = "cp in $FAR/out && cat in >> $FAR/out";
+    let mut run = Command::new(program());
+    run.args([
+        "run",
+        "--quiet",
+        "--forward",
+        &forward,
+        "--",
+        "bash",
+        "-c",
+        copy,
+    ]);
+    run.env("PRESAGIO_LIB", library()).env("SLURM_JOB_ID", "42");
+    let status = run.env("FAR", FAR).current_dir(dir).status().unwrap();
+    assert!(status.success());
+    assert_eq!(fs::metadata(dir.join("export/out")).unwrap().len(), 600_000);
+    assert_eq!(written(&node), 600_000, "appends too");
+}
+
+#[test]
+fn what_a_job_writes_through_a_mount_is_counted_as_its_own() {
+    apart(
+        "what_a_job_writes_through_a_mount_is_counted_as_its_own",
+        BOUND,
+        |dir| {
+            let node = export(dir);
+            let mount = Mounted::start_with(
+                &[("SLURM_JOB_ID", "42")],
+                &[&node.at],
+                &dir.join("mnt"),
+                None,
+                &[],
+            );
+            fs::write(mount.path("out"), pattern(2, 300_000)).unwrap();
+            assert_eq!(written(&node), 300_000);
+        },
+    );
+}
+
+/// Says what no node takes; then the node is told to end.
+#[test]
+fn with_log_json_each_line_is_json() {
+    let dir = TempDir::new("tells-json");
+    let dir = Path::new(dir.path());
+    fs::create_dir(dir.join("export")).unwrap();
+    let (socket, log) = (dir.join("socket"), dir.join("log"));
+    let mut node = Command::new(program());
+    node.args(["ionode", "--log-json", "--log", "debug", "--export"]);
+    node.arg(dir.join("export")).arg("--listen");
+    node.arg(format!("unix:{}", socket.display()));
+    let mut node = node
+        .stdin(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    until("the node listens", || UnixStream::connect(&socket).is_ok());
+    refused(&socket);
+    let said = || fs::read_to_string(&log).unwrap();
+    until("it is audited", || said().contains("\"audit\""));
+    node.kill().unwrap();
+    node.wait().unwrap();
+    let lines: Vec<Value> = said()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let is_audit = |line: &Value| line["target"] == "audit" && line["level"] == "WARN";
+    let message = |line: &Value| line["fields"]["message"].as_str().map(str::to_owned);
+    let starts = lines.iter().filter_map(message);
+    let listens = format!("on unix:{}", socket.display());
+    assert!(starts.into_iter().any(|line| line.ends_with(&listens)));
+    let audit: Vec<_> = lines.iter().filter(|line| is_audit(line)).collect();
+    assert_eq!(audit.len(), 1, "{lines:?}");
+    let said = audit[0]["fields"]["message"].as_str().unwrap();
+    assert!(said.contains("fid 7 was not made by Tauth"), "{said}");
+}
+
+/// Names a credential where none was asked for.
+fn refused(socket: &Path) {
+    use presagio_ninep::client::{Client, Options};
+    use presagio_ninep::{Fid, Request, Text};
+    let client = Client::unix(socket, &Options::default()).unwrap();
+    let nothing = Text::new("").unwrap();
+    let attach = Request::Attach {
+        fid: Fid(0),
+        auth_fid: Fid(7),
+        user: nothing,
+        export: nothing,
+        uid: 0,
+    };
+    assert!(client.call(attach).is_err());
+}
