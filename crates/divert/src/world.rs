@@ -13,15 +13,15 @@ use crate::{fd, hook, memory, own, stdio, table};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
-use presagio_forward::{Dial, File, Remote};
+use presagio_forward::{Dial, File, Instance, Remote, Witness};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::gate::Gate;
 
@@ -262,6 +262,9 @@ impl Export {
         options.dial = options
             .dial
             .map(|dial| Dial(Arc::new(move |node| connect(&dial, node))));
+        options.witness = options
+            .witness
+            .map(|witness| Witness(Arc::new(move |instance| own_end(&witness, instance))));
         Ok(Export {
             shadow: forwarded.shadow.clone(),
             remote: Remote::new(options).map_err(|_| Errno::IO)?,
@@ -291,6 +294,14 @@ fn connect(dial: &Dial, node: usize) -> std::io::Result<OwnedFd> {
         page().stale.store(true, Relaxed);
     }
     Ok(own::take((dial.0)(node)?))
+}
+
+/// A guest ends before whose memory this is, and that one's locks must not end with it.
+fn own_end(witness: &Witness, instance: Instance) -> std::io::Result<()> {
+    match is_guest() {
+        true => Err(std::io::ErrorKind::Unsupported.into()),
+        false => (witness.0)(instance),
+    }
 }
 
 /// What `stat` gives as the device of an export.
@@ -348,28 +359,45 @@ hooks! {
     };
 }
 
+/// What a fork that is going on carries over. Only the thread that forks looks at it, while it holds the gates.
+static CARRIED: Mutex<Option<fd::Carried>> = Mutex::new(None);
+
+fn carried() -> MutexGuard<'static, Option<fd::Carried>> {
+    CARRIED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 extern "C" fn fork_begins() {
+    // This may talk to nobody, but takes locks that others hold while they do.
+    let locks = fd::carried();
     MAKING.close();
+    *carried() = locks;
     table::fork_begins();
     own::fork_begins();
     memory::fork_begins();
 }
 
-fn fork_over() {
+fn fork_over() -> Option<fd::Carried> {
     memory::fork_over();
     own::fork_over();
     table::fork_over();
+    let locks = carried().take();
     MAKING.open();
+    locks
 }
 
 extern "C" fn fork_over_here() {
-    fork_over();
+    if let Some(locks) = fork_over() {
+        locks.wait();
+    }
 }
 
 extern "C" fn fork_over_there() {
-    fork_over();
+    let locks = fork_over();
     let _ = guarded(|| {
         settle();
         Ok(())
     });
+    if let Some(locks) = locks {
+        locks.take();
+    }
 }

@@ -6,7 +6,7 @@ mod locks;
 mod opening;
 
 pub use control::appends;
-pub use locks::{has_locks, release_all};
+pub use locks::{Carried, carried, has_locks, release_all};
 pub use opening::magic_number;
 
 use crate::{stdio, world};
