@@ -80,7 +80,8 @@ impl OwnDirectory {
 
     /// Takes the name of this node. Whoever has it is another one, that would take our markers for its own.
     pub fn take_name(&self) -> io::Result<()> {
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Not open for writing: the file system may be made read-only while we run.
+        let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::openat(&self.dir, &self.node_file, flags, mode)?;
         let until = Instant::now() + LETTING_GO;
