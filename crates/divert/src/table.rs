@@ -44,6 +44,8 @@ pub struct Open {
     pub path: Vec<u8>,
     /// Whether locks were taken that end when the process closes the file.
     pub has_locks: AtomicBool,
+    /// Whether locks were taken that belong to the description, which a child of a fork has too.
+    pub has_own_locks: AtomicBool,
     /// Whether it came from another program: then locks of it would end with us, and not with that one.
     pub is_adopted: bool,
     meaning: Meaning,
@@ -205,6 +207,19 @@ pub fn all_of(export: usize, qid: Qid) -> Vec<Arc<Open>> {
     })
 }
 
+/// Everything that is known to be open, and through which descriptor; one each.
+pub fn all_with_numbers() -> Vec<(c_int, Arc<Open>)> {
+    OPENS.with(|opens| {
+        let mut found: Vec<(c_int, Arc<Open>)> = Vec::new();
+        for (fd, open) in opens.iter() {
+            if !found.iter().any(|(_, other)| Arc::ptr_eq(other, open)) {
+                found.push((*fd, open.clone()));
+            }
+        }
+        found
+    })
+}
+
 /// Everything that is known to be open.
 pub fn all() -> Vec<Arc<Open>> {
     OPENS.with(|opens| opens.values().cloned().collect())
@@ -225,6 +240,7 @@ impl Open {
             qid: meaning.qid,
             path: meaning.path.clone(),
             has_locks: AtomicBool::new(false),
+            has_own_locks: AtomicBool::new(false),
             is_adopted,
             meaning,
             file: OnceLock::new(),
@@ -246,6 +262,11 @@ impl Open {
     /// The file at the node, opened anew if another process had opened it.
     pub fn file(&self) -> Result<&File, Errno> {
         self.once(&self.file, self.flags)
+    }
+
+    /// The same, if this process has opened it.
+    pub fn known_file(&self) -> Option<&File> {
+        self.file.get()
     }
 
     /// The file to write to: a node puts what is written behind the end if it was opened for that, and only then.

@@ -13,11 +13,10 @@ use crate::{fd, gate, hook, own, stdio, table, theirs};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
-use presagio_forward::{Connected, Dial, File, Remote};
+use presagio_forward::{Connected, Dial, File, Instance, Remote, Witness};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 use std::time::Duration;
@@ -269,6 +268,9 @@ impl Export {
             .dial
             .map(|dial| Dial(Arc::new(move |node, left| connect(&dial, node, left))));
         options.fill = theirs::fill;
+        options.witness = options
+            .witness
+            .map(|witness| Witness(Arc::new(move |instance| own_end(&witness, instance))));
         Ok(Export {
             remote: Remote::new(options).map_err(|_| Errno::IO)?,
         })
@@ -297,6 +299,14 @@ fn connect(dial: &Dial, node: usize, left: Duration) -> std::io::Result<Connecte
         page().stale.store(true, Relaxed);
     }
     Ok(Box::new(own::take((dial.0)(node, left)?)?))
+}
+
+/// A guest ends before whose memory this is, and that one's locks must not end with it.
+fn own_end(witness: &Witness, instance: Instance) -> std::io::Result<()> {
+    match is_guest() {
+        true => Err(std::io::ErrorKind::Unsupported.into()),
+        false => (witness.0)(instance),
+    }
 }
 
 /// What `stat` gives as the device of an export.
@@ -360,21 +370,34 @@ unsafe extern "C" {
     fn _IO_list_resetlock();
 }
 
+gates! {
+    /// What a fork that is going on carries over. Only the thread that forks looks at it, while it holds the gates.
+    static CARRIED: Option<fd::Carried> = Table, None;
+}
+
 /// Who flushes all streams holds the C library's list of them when it comes to a gate of ours; the C library itself, in a fork,
 /// takes the list behind our gates. So it is taken here first, which it may be twice.
 extern "C" fn fork_begins() {
     // SAFETY: no arguments; it is given back below.
     unsafe { _IO_list_lock() };
+    // This talks to nobody, but takes locks that others hold while they do.
+    let locks = fd::carried();
     gate::close_all();
+    CARRIED.with(|carried| *carried = locks);
 }
 
 extern "C" fn fork_over_here() {
+    let locks = CARRIED.with(Option::take);
     gate::open_all();
     // SAFETY: taken above.
     unsafe { _IO_list_unlock() };
+    if let Some(locks) = locks {
+        locks.wait();
+    }
 }
 
 extern "C" fn fork_over_there() {
+    let locks = CARRIED.with(Option::take);
     gate::open_all();
     // SAFETY: no other thread is there. The C library has done this by now, but only if there were others before.
     unsafe { _IO_list_resetlock() };
@@ -382,4 +405,7 @@ extern "C" fn fork_over_there() {
         settle();
         Ok(())
     });
+    if let Some(locks) = locks {
+        locks.take();
+    }
 }

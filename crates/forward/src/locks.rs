@@ -67,6 +67,39 @@ impl Locks {
         self.0 = left;
     }
 
+    /// Before such a lock is asked for: what is weaker once the node has done it must not be claimed as it was, for the
+    /// answer may be lost. Returns what was weakened.
+    pub(crate) fn weaken(&mut self, owner: &Owner, kind: LockType, span: Span) -> Vec<Lock> {
+        let is_stronger = |lock: &Lock| match kind {
+            LockType::Unlock => true,
+            LockType::Read => lock.kind == LockType::Write,
+            LockType::Write => false,
+        };
+        let stronger = self.0.iter().filter(|lock| {
+            let (start, end) = (lock.span.start, lock.span.end);
+            lock.owner == *owner && is_stronger(lock) && start < span.end && span.start < end
+        });
+        let within = |lock: &Lock| Lock {
+            span: Span {
+                start: lock.span.start.max(span.start),
+                end: lock.span.end.min(span.end),
+            },
+            ..lock.clone()
+        };
+        let was: Vec<Lock> = stronger.map(within).collect();
+        for lock in &was {
+            self.set(owner, kind, lock.span);
+        }
+        was
+    }
+
+    /// They were not weakened after all.
+    pub(crate) fn put_back(&mut self, was: &[Lock]) {
+        for lock in was {
+            self.set(&lock.owner, lock.kind, lock.span);
+        }
+    }
+
     pub(crate) fn all(&self) -> &[Lock] {
         &self.0
     }
@@ -94,6 +127,48 @@ mod tests {
 
     fn owner(process: u32) -> Owner {
         Owner { process, key: 0 }
+    }
+
+    #[test]
+    fn what_is_about_to_be_weaker_is_not_claimed_as_it_was() {
+        let mut locks = Locks::default();
+        let span = |start, end| Span { start, end };
+        locks.set(&owner(1), LockType::Write, span(0, 10));
+        locks.set(&owner(1), LockType::Read, span(10, 20));
+        locks.set(&owner(2), LockType::Write, span(30, 40));
+        let kinds = |locks: &Locks| {
+            let mut all: Vec<_> = locks.all().to_vec();
+            all.sort_by_key(|lock| lock.span.start);
+            let kinds = all
+                .iter()
+                .map(|lock| (lock.kind, lock.span.start, lock.span.end));
+            kinds.collect::<Vec<_>>()
+        };
+        let before = kinds(&locks);
+        assert!(
+            locks
+                .weaken(&owner(1), LockType::Write, Span::ALL)
+                .is_empty()
+        );
+        assert_eq!(kinds(&locks), before);
+        let was = locks.weaken(&owner(1), LockType::Read, span(5, 15));
+        let weaker = [
+            (LockType::Write, 0, 5),
+            (LockType::Read, 5, 10),
+            (LockType::Read, 10, 20),
+            (LockType::Write, 30, 40),
+        ];
+        assert_eq!(kinds(&locks), weaker);
+        locks.put_back(&was);
+        let again = [(LockType::Write, 0, 5), (LockType::Write, 5, 10)];
+        assert_eq!(kinds(&locks)[..2], again);
+        locks.weaken(&owner(1), LockType::Unlock, span(5, 15));
+        let left = [
+            (LockType::Write, 0, 5),
+            (LockType::Read, 15, 20),
+            (LockType::Write, 30, 40),
+        ];
+        assert_eq!(kinds(&locks), left);
     }
 
     proptest! {

@@ -116,6 +116,16 @@ impl fmt::Debug for Credential {
     }
 }
 
+/// Who sees this process end, and tells the nodes so: it is told the number of a client that has locks.
+#[derive(Clone)]
+pub struct Witness(pub Arc<dyn Fn(Instance) -> io::Result<()> + Send + Sync>);
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
+}
+
 /// How files are reached.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -155,6 +165,8 @@ pub struct Options {
     /// The number under which nodes know the owners of our locks, where several clients share owners; else each has its
     /// own.
     pub owners: Option<Instance>,
+    /// Who is told before the first lock, so that our locks end with us.
+    pub witness: Option<Witness>,
 }
 
 impl Options {
@@ -180,6 +192,7 @@ impl Options {
             tls: None,
             fill: client::Options::default().fill,
             owners: None,
+            witness: None,
         }
     }
 

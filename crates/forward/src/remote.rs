@@ -103,6 +103,11 @@ impl Remote {
         Ok(file)
     }
 
+    /// Tells the nodes that another client of this user is dead: its locks end now, and not after a while.
+    pub fn died(&self, uid: u32, instance: Instance) -> Result<(), Errno> {
+        self.root(uid)?.died(instance)
+    }
+
     /// A file that another process has opened, as it has it: by its handle, or by its path where the node has no handles,
     /// if that still leads to the same file. ESTALE if it is gone.
     pub fn reopen(

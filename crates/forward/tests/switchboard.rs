@@ -7,15 +7,18 @@ pub const THREADS: bool = true;
 
 use common::Server;
 use presagio_forward::switchboard::{Forwarded, Line, Switchboard};
-use presagio_forward::{Credential, Remote};
-use presagio_ninep::OpenFlags;
+use presagio_forward::{Address, Credential, File, Options, Owner, Remote, Span};
+use presagio_ionode::{Config, Node};
+use presagio_ninep::{LockStatus, LockType, OpenFlags};
+use presagio_storage::Directory;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
     listen, recv, send, socket_with,
 };
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -191,7 +194,7 @@ fn another_user_gets_nothing() {
     let script = "import socket,sys\n\
         s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\n\
         s.connect('\\0'+sys.argv[1])\n\
-        try:\n s.send(bytes([2,1]+[0]*8)); print(len(s.recv(100000)))\n\
+        try:\n s.send(bytes([2,1]+[0]*24)); print(len(s.recv(100000)))\n\
         except OSError: print(0)";
     let ask = |uid: u32| {
         let mut python = Command::new("python3");
@@ -214,4 +217,82 @@ fn an_abstract_name_that_nobody_serves_is_no_switchboard() {
     Line::call(&name).unwrap_err();
     listen(&socket, 1).unwrap();
     Line::call(&name).unwrap();
+}
+
+const AS_PROGRAM: &str = "PRESAGIO_TEST_SWITCHBOARD";
+
+fn taken(file: &File, owner: u64) -> LockStatus {
+    let (process, key) = (owner as u32, owner);
+    let status = file.lock(Owner { process, key }, LockType::Write, Span::ALL);
+    status.unwrap()
+}
+
+/// No test: a program that another test starts and kills, with a lock.
+#[test]
+fn a_program_that_has_a_lock() {
+    let Some(name) = std::env::var_os(AS_PROGRAM) else {
+        return;
+    };
+    let line = Line::call(name.to_str().unwrap()).unwrap();
+    let remote = Remote::new(line.exports().unwrap().remove(0).options).unwrap();
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    let file = root.walk("locked").unwrap().open(OpenFlags::RDWR).unwrap();
+    assert_eq!(taken(&file, 1), LockStatus::Success);
+    println!("locked");
+    std::io::stdin().read_exact(&mut [0]).unwrap_err();
+}
+
+/// Starts it, and waits until it has the lock.
+fn program_with_lock(switchboard: &str) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_program_that_has_a_lock", "--nocapture"]);
+    command.env(AS_PROGRAM, switchboard);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = piped.spawn().unwrap();
+    let (output, mut said) = (program.stdout.as_mut().unwrap(), String::new());
+    let mut byte = [0];
+    while !said.contains("locked\n") {
+        output.read_exact(&mut byte).expect("it has the lock");
+        said.push(byte[0].into());
+    }
+    program
+}
+
+/// The node would keep the lock for an hour.
+#[test]
+fn the_locks_of_a_program_that_is_killed_end_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("locked"), "").unwrap();
+    let mut config = Config::new(directory.path());
+    config.grace = Duration::from_secs(3600);
+    let address = Address::Unix(directory.path().join("socket"));
+    let addresses = std::slice::from_ref(&address);
+    let _node = Node::start(config, Arc::new(Directory), addresses, false).unwrap();
+    let one = || Forwarded {
+        prefix: b"/far".to_vec(),
+        shadow: "/run/shadow".into(),
+        options: Options::new(vec![address.clone()]),
+    };
+    let remote = Remote::new(Options::new(vec![address.clone()])).unwrap();
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    let file = root.walk("locked").unwrap().open(OpenFlags::RDWR).unwrap();
+    let late = Instant::now() + Duration::from_secs(60);
+    // While the switchboard serves; and one that is killed just before that ends.
+    for ends_first in [false, true] {
+        let switchboard = Switchboard::open(vec![one()]).unwrap();
+        let name = switchboard.name().to_owned();
+        let serving = switchboard.serve().unwrap();
+        let mut program = program_with_lock(&name);
+        assert_eq!(taken(&file, 2), LockStatus::Blocked);
+        program.kill().unwrap();
+        program.wait().unwrap();
+        let serving = (!ends_first).then_some(serving);
+        while taken(&file, 2) != LockStatus::Success {
+            assert!(Instant::now() < late, "the dead have it: {ends_first}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let owner = Owner { process: 2, key: 2 };
+        file.lock(owner, LockType::Unlock, Span::ALL).unwrap();
+        drop(serving);
+    }
 }

@@ -3,48 +3,86 @@
 //! Clients' locks live in a table of the node, which knows who holds what; below it, one open description per locked file
 //! holds the union of them in the file system, so that other nodes and programs on this machine respect them too.
 //!
-//! A lock belongs to a process of a client, and ends with the fid that it was taken through. When a client's connection is
-//! lost, its locks stay for a while: it may come back and claim them. When the node was ended while locks were held, the
+//! A lock belongs to an owner: a name that a client gave, for the user that it attached as. It is held through one or more
+//! open files (several only where clients share the owner), and ends with the last of them. When a client's connection is
+//! lost, what it holds stays for a while: it may come back and claim it. When the node was ended while locks were held, the
 //! next one gives no new locks until those who held them are back and have claimed theirs, or for a while if they do
 //! not come. Who held locks is kept in the node's own directory, a few seconds late where locks were given back.
+//!
+//! A claim is good only if nobody else can have had the lock meanwhile: it is still in the table, or the node waits for
+//! this very client and has given no new locks yet. Whoever comes later, or from another node, is told that it is lost.
 
 use crate::export::FileKey;
 use crate::once::Instance;
 use crate::own::OwnDirectory;
 use crate::sys::{FileLock, set_lock};
 use presagio_ninep::{LockStatus, LockType};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Who holds a lock.
+/// Locks that one user may have: pieces, over all files and clients.
+pub const LOCKS_PER_USER_MAX: usize = 16_384;
+
+/// Clients of which it is remembered that they are dead, for what the node had not yet seen of them.
+const DEAD_MAX: usize = 1024;
+
+/// A client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// It did not say who it is: the number of its session. It cannot come back.
+    Session(u64),
+    /// Over all its connections.
+    Instance(Instance),
+}
+
+impl Client {
+    fn instance(self) -> Option<Instance> {
+        match self {
+            Client::Session(_) => None,
+            Client::Instance(instance) => Some(instance),
+        }
+    }
+}
+
+/// Whose a lock is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// The client: its instance, or a number of its connection.
-    pub client: Instance,
+    /// As whom the file was attached.
+    pub uid: u32,
+    /// The only client that this owner may be of; `None` if those of the user share it.
+    pub client: Option<Client>,
     /// What the client calls itself.
-    pub name: Vec<u8>,
+    pub name: Arc<[u8]>,
     /// The process there.
     pub process: u32,
+}
+
+/// Through what a lock is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Holder {
+    client: Client,
+    /// Which open file.
+    through: u64,
+    /// It is gone, and may come back until then.
+    orphaned_until: Option<Instant>,
 }
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Who holds it.
+    /// Whose it is.
     pub owner: Owner,
-    /// Through which open file.
-    pub through: u64,
+    /// One of each client.
+    holders: Vec<Holder>,
     /// Whether it is exclusive.
     pub exclusive: bool,
     /// The first byte.
     pub start: u64,
     /// Behind the last byte; `u64::MAX`: whatever the end will be.
     pub end: u64,
-    /// Its holder is gone, and may claim it until then.
-    pub orphaned_until: Option<Instant>,
 }
 
 impl Lock {
@@ -56,8 +94,10 @@ impl Lock {
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// By whom.
+    /// For whom.
     pub owner: Owner,
+    /// By which client.
+    pub client: Client,
     /// Through which open file.
     pub through: u64,
     /// What.
@@ -72,25 +112,65 @@ pub struct Wanted {
 
 /// All locks of a node.
 pub struct Locks {
-    files: Mutex<HashMap<FileKey, Locked>>,
+    /// Each file has a mutex of its own, under which the file system is asked. A file without locks is not here.
+    files: Mutex<HashMap<FileKey, Arc<Mutex<Locked>>>>,
+    counts: Arc<Counts>,
     /// Whether there are no new locks yet.
     waits: AtomicBool,
     /// For no longer than that.
     waits_until: Instant,
-    /// For these clients, who held locks of the node before.
+    /// The clients that held locks of the node before.
+    before: HashSet<Instance>,
+    /// Those of them that are not back yet.
     awaited: Mutex<HashSet<Instance>>,
     /// The clients that the next node is told of.
     noted: Mutex<HashSet<Instance>>,
+    /// Clients that never come back, by instance and user; the last ones.
+    dead: Mutex<VecDeque<(Instance, u32)>>,
     /// How long the locks of a lost client are kept.
     kept_for: Duration,
 }
 
-/// The locks of a file.
+/// How many locks each user has.
 #[derive(Default)]
+struct Counts {
+    by_user: Mutex<HashMap<u32, usize>>,
+    all: AtomicUsize,
+}
+
+impl Counts {
+    fn add(&self, uid: u32) {
+        self.all.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.by_user).entry(uid).or_default() += 1;
+    }
+
+    fn remove(&self, uid: u32) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        let mut by_user = lock(&self.by_user);
+        if let Some(count) = by_user.get_mut(&uid) {
+            *count -= 1;
+            if *count == 0 {
+                by_user.remove(&uid);
+            }
+        }
+    }
+
+    fn is_full(&self, uid: u32) -> bool {
+        let count = lock(&self.by_user).get(&uid).copied();
+        count.is_some_and(|count| count >= LOCKS_PER_USER_MAX)
+    }
+}
+
+/// The locks of a file.
 struct Locked {
     locks: Vec<Lock>,
+    counts: Arc<Counts>,
+    /// When the first holder that is gone has been waited for long enough.
+    expires: Option<Instant>,
     /// What holds them in the file system.
     below: Option<OwnedFd>,
+    /// It had no locks any more, and is about to be taken from the table.
+    removed: bool,
 }
 
 impl Locks {
@@ -99,15 +179,18 @@ impl Locks {
         let before: HashSet<Instance> = before.into_iter().collect();
         Locks {
             files: Mutex::default(),
+            counts: Arc::default(),
             waits: AtomicBool::new(!before.is_empty()),
             waits_until: Instant::now() + kept_for,
             awaited: Mutex::new(before.clone()),
-            noted: Mutex::new(before),
+            noted: Mutex::new(before.clone()),
+            before,
+            dead: Mutex::default(),
             kept_for,
         }
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<FileKey, Locked>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<FileKey, Arc<Mutex<Locked>>>> {
         lock(&self.files)
     }
 
@@ -145,16 +228,12 @@ impl Locks {
         own: Option<&OwnDirectory>,
         open: impl FnOnce() -> std::io::Result<OwnedFd>,
     ) -> LockStatus {
-        let mut files = self.files();
-        let file = files.entry(key).or_default();
-        file.forget_orphans();
-        let status = self.set_in(file, wanted, open);
-        if file.locks.is_empty() {
-            files.remove(&key);
-        }
-        drop(files);
+        let status = self.with(key, |file| {
+            file.forget_orphans();
+            self.set_in(file, wanted, open)
+        });
         if status == LockStatus::Success && wanted.kind != LockType::Unlock {
-            self.note_holder(wanted.owner.client, own);
+            self.note_holder(wanted.client, own);
         }
         status
     }
@@ -165,9 +244,16 @@ impl Locks {
         wanted: &Wanted,
         open: impl FnOnce() -> std::io::Result<OwnedFd>,
     ) -> LockStatus {
+        let is_full = self.counts.is_full(wanted.owner.uid);
         if wanted.kind == LockType::Unlock {
+            if is_full && file.is_split_by(wanted) {
+                return LockStatus::Error;
+            }
             file.release(wanted);
             return LockStatus::Success;
+        }
+        if wanted.reclaim && !self.may_claim(file, wanted) {
+            return LockStatus::Error;
         }
         if !wanted.reclaim && !self.grace_left().is_zero() {
             return LockStatus::Grace;
@@ -177,6 +263,10 @@ impl Locks {
                 true => LockStatus::Error,
                 false => LockStatus::Blocked,
             };
+        }
+        if is_full {
+            tracing::debug!("uid {} has as many locks as it may", wanted.owner.uid);
+            return LockStatus::Error;
         }
         match file.lock_below(wanted, open) {
             Ok(true) => {
@@ -192,36 +282,75 @@ impl Locks {
         }
     }
 
+    /// Whether nobody else can have had it since. The file's mutex is held: no lock of it is given meanwhile.
+    fn may_claim(&self, file: &Locked, wanted: &Wanted) -> bool {
+        let held_before = || {
+            let instance = wanted.client.instance();
+            instance.is_some_and(|instance| self.before.contains(&instance))
+        };
+        file.covers(wanted) || (!self.grace_left().is_zero() && held_before())
+    }
+
     /// A lock that is in the way of what is wanted.
     pub fn conflict(&self, key: FileKey, wanted: &Wanted) -> Option<Lock> {
-        let mut files = self.files();
-        let file = files.get_mut(&key)?;
-        file.forget_orphans();
-        file.conflict(wanted).cloned()
+        self.find(key, |file| {
+            file.forget_orphans();
+            file.conflict(wanted).cloned()
+        })?
     }
 
-    /// An open file was closed: locks that were taken through it are given back.
+    /// An open file was closed: what was held through it is held no more.
     pub fn closed(&self, key: FileKey, through: u64) {
-        self.change(key, |file| file.drop_if(|lock| lock.through == through));
+        // Most nodes have no locks most of the time, and every file is closed.
+        if self.len() == 0 {
+            return;
+        }
+        self.find(key, |file| {
+            file.let_go(|_, holder| holder.through == through);
+        });
     }
 
-    /// The connection that had an open file is lost: its locks wait for it to come back.
+    /// The connection that had an open file is lost: its locks wait for it to come back, unless it is known that it never
+    /// will.
     pub fn lost(&self, key: FileKey, through: u64) {
-        let until = Some(Instant::now() + self.kept_for);
-        let mut files = self.files();
-        let Some(file) = files.get_mut(&key) else {
-            return;
-        };
-        for lock in file.locks.iter_mut().filter(|lock| lock.through == through) {
-            lock.orphaned_until = until;
+        let until = Instant::now() + self.kept_for;
+        self.find(key, |file| {
+            file.let_go(|lock, holder| {
+                holder.through == through && self.is_dead(holder.client, lock.owner.uid)
+            });
+            file.orphan(through, until);
+        });
+    }
+
+    /// A client of this user is dead: what it held is held no more.
+    pub fn died(&self, instance: Instance, uid: u32) {
+        let mut dead = lock(&self.dead);
+        if dead.len() >= DEAD_MAX {
+            dead.pop_front();
         }
+        dead.push_back((instance, uid));
+        drop(dead);
+        let client = Client::Instance(instance);
+        for key in self.keys() {
+            self.find(key, |file| {
+                file.let_go(|lock, holder| holder.client == client && lock.owner.uid == uid);
+            });
+        }
+    }
+
+    fn is_dead(&self, client: Client, uid: u32) -> bool {
+        let instance = client.instance();
+        instance.is_some_and(|instance| lock(&self.dead).contains(&(instance, uid)))
+    }
+
+    fn keys(&self) -> Vec<FileKey> {
+        self.files().keys().copied().collect()
     }
 
     /// Gives back what nobody came back for, and forgets who holds nothing any more.
     pub fn tidy(&self, own: Option<&OwnDirectory>) {
-        let keys: Vec<FileKey> = self.files().keys().copied().collect();
-        for key in keys {
-            self.change(key, Locked::forget_orphans);
+        for key in self.keys() {
+            self.find(key, Locked::forget_orphans);
         }
         let mut noted = lock(&self.noted);
         let mut holders = self.holders();
@@ -236,34 +365,69 @@ impl Locks {
 
     /// Clients that hold locks, or may claim them.
     fn holders(&self) -> HashSet<Instance> {
-        let files = self.files();
-        let all = files.values().flat_map(|file| &file.locks);
-        let clients = all.map(|lock| lock.owner.client);
-        clients.filter(may_come_back).collect()
+        let files: Vec<_> = self.files().values().cloned().collect();
+        let mut holders = HashSet::new();
+        for file in files {
+            let file = lock(&file);
+            let all = file.locks.iter().flat_map(|lock| &lock.holders);
+            holders.extend(all.filter_map(|holder| holder.client.instance()));
+        }
+        holders
     }
 
     /// Before it is answered: a client that has a lock is known to the next node.
-    fn note_holder(&self, client: Instance, own: Option<&OwnDirectory>) {
+    fn note_holder(&self, client: Client, own: Option<&OwnDirectory>) {
         let mut noted = lock(&self.noted);
-        if may_come_back(&client) && noted.insert(client) {
+        if let Some(instance) = client.instance()
+            && noted.insert(instance)
+        {
             note(own, &noted);
         }
     }
 
-    fn change(&self, key: FileKey, change: impl FnOnce(&mut Locked)) {
-        let mut files = self.files();
-        let Some(file) = files.get_mut(&key) else {
-            return;
-        };
-        change(file);
-        if file.locks.is_empty() {
-            files.remove(&key);
+    /// Does something with the locks of a file.
+    fn with<T>(&self, key: FileKey, act: impl FnOnce(&mut Locked) -> T) -> T {
+        loop {
+            let new = || Arc::new(Mutex::new(Locked::new(self.counts.clone())));
+            let file = self.files().entry(key).or_insert_with(new).clone();
+            let inside = lock(&file);
+            if !inside.removed {
+                return self.inside(key, inside, act);
+            }
+            // Whoever gave its last lock back takes it away.
+            drop(inside);
+            std::thread::yield_now();
         }
+    }
+
+    /// The same, if it has any.
+    fn find<T>(&self, key: FileKey, act: impl FnOnce(&mut Locked) -> T) -> Option<T> {
+        let file = self.files().get(&key).cloned()?;
+        let inside = lock(&file);
+        (!inside.removed).then(|| self.inside(key, inside, act))
+    }
+
+    fn inside<T>(
+        &self,
+        key: FileKey,
+        mut file: MutexGuard<'_, Locked>,
+        act: impl FnOnce(&mut Locked) -> T,
+    ) -> T {
+        let result = act(&mut file);
+        file.removed = file.locks.is_empty();
+        let is_over = file.removed;
+        drop(file);
+        if is_over {
+            // What is below is closed when nobody looks at it any more, and not under the table's mutex.
+            let over = self.files().remove(&key);
+            drop(over);
+        }
+        result
     }
 
     /// How many locks are held.
     pub fn len(&self) -> usize {
-        self.files().values().map(|file| file.locks.len()).sum()
+        self.counts.all.load(Ordering::Relaxed)
     }
 }
 
@@ -276,39 +440,113 @@ fn note(own: Option<&OwnDirectory>, holders: &HashSet<Instance>) {
     }
 }
 
-/// Whether a client has said who it is, and not only has a number of this node's.
-fn may_come_back(client: &Instance) -> bool {
-    client[..8] != [0; 8]
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Locked {
-    fn forget_orphans(&mut self) {
-        let now = Instant::now();
-        self.drop_if(|lock| lock.orphaned_until.is_some_and(|until| until <= now));
+    fn new(counts: Arc<Counts>) -> Locked {
+        Locked {
+            locks: Vec::new(),
+            counts,
+            expires: None,
+            below: None,
+            removed: false,
+        }
     }
 
-    fn drop_if(&mut self, gone: impl Fn(&Lock) -> bool) {
-        let (dropped, kept) = std::mem::take(&mut self.locks)
-            .into_iter()
-            .partition(|lock| gone(lock));
-        self.locks = kept;
-        let dropped: Vec<Lock> = dropped;
-        for lock in dropped {
-            self.unlock_below(lock.start, lock.end);
+    fn forget_orphans(&mut self) {
+        let now = Instant::now();
+        if self.expires.is_none_or(|expires| now < expires) {
+            return;
         }
+        self.let_go(|_, holder| holder.orphaned_until.is_some_and(|until| until <= now));
+        let holders = self.locks.iter().flat_map(|lock| &lock.holders);
+        self.expires = holders.filter_map(|holder| holder.orphaned_until).min();
+    }
+
+    /// Those who hold through an open file are gone.
+    fn orphan(&mut self, through: u64, until: Instant) {
+        let holders = self.locks.iter_mut().flat_map(|lock| &mut lock.holders);
+        for holder in holders.filter(|holder| holder.through == through) {
+            holder.orphaned_until = Some(until);
+            self.expires.get_or_insert(until);
+        }
+    }
+
+    /// Some hold no more; what nobody holds is given back.
+    fn let_go(&mut self, gone: impl Fn(&Lock, &Holder) -> bool) {
+        let is_meant = |lock: &Lock| lock.holders.iter().any(|holder| gone(lock, holder));
+        let (mut at, mut given_back) = (0, Vec::new());
+        while at < self.locks.len() {
+            if !is_meant(&self.locks[at]) {
+                at += 1;
+                continue;
+            }
+            let mut holders = std::mem::take(&mut self.locks[at].holders);
+            holders.retain(|holder| !gone(&self.locks[at], holder));
+            match holders.is_empty() {
+                true => given_back.push(self.take(at)),
+                false => {
+                    self.locks[at].holders = holders;
+                    at += 1;
+                }
+            }
+        }
+        match self.locks.is_empty() {
+            true => self.unlock_below(0, u64::MAX),
+            false => given_back
+                .iter()
+                .for_each(|lock| self.unlock_below(lock.start, lock.end)),
+        }
+    }
+
+    fn put(&mut self, lock: Lock) {
+        self.counts.add(lock.owner.uid);
+        self.locks.push(lock);
+    }
+
+    fn take(&mut self, at: usize) -> Lock {
+        let lock = self.locks.swap_remove(at);
+        self.counts.remove(lock.owner.uid);
+        lock
     }
 
     fn conflict(&self, wanted: &Wanted) -> Option<&Lock> {
         let exclusive = wanted.kind == LockType::Write;
         self.locks.iter().find(|lock| {
-            lock.owner != wanted.owner
+            lock.overlaps(wanted.start, wanted.end)
                 && (lock.exclusive || exclusive)
-                && lock.overlaps(wanted.start, wanted.end)
+                && lock.owner != wanted.owner
         })
+    }
+
+    /// What the owner has of the range that is wanted.
+    fn own<'a>(&'a self, wanted: &'a Wanted) -> impl Iterator<Item = &'a Lock> {
+        self.locks
+            .iter()
+            .filter(|lock| lock.overlaps(wanted.start, wanted.end) && lock.owner == wanted.owner)
+    }
+
+    /// Whether the owner has all that it wants, and as exclusively.
+    fn covers(&self, wanted: &Wanted) -> bool {
+        let exclusive = wanted.kind == LockType::Write;
+        let strong = self.own(wanted).filter(|lock| lock.exclusive || !exclusive);
+        let mut parts: Vec<(u64, u64)> = strong.map(|lock| (lock.start, lock.end)).collect();
+        parts.sort_unstable();
+        let mut at = wanted.start;
+        for (start, end) in parts {
+            if start <= at {
+                at = at.max(end);
+            }
+        }
+        at >= wanted.end
+    }
+
+    /// Whether giving this back makes two of one.
+    fn is_split_by(&self, wanted: &Wanted) -> bool {
+        self.own(wanted)
+            .any(|lock| lock.start < wanted.start && wanted.end < lock.end)
     }
 
     /// Locks in the file system; false if somebody else's lock is in the way. A file system without locks has none that
@@ -357,42 +595,67 @@ impl Locked {
 
     /// Gives back what the owner has of a range.
     fn release(&mut self, wanted: &Wanted) {
-        self.cut(wanted);
-        self.unlock_below(wanted.start, wanted.end);
+        if !self.cut(wanted).is_empty() {
+            self.unlock_below(wanted.start, wanted.end);
+        }
     }
 
-    /// Takes a range out of the owner's locks, splitting those that reach beyond it.
-    fn cut(&mut self, wanted: &Wanted) {
+    /// Takes a range out of the owner's locks, splitting those that reach beyond it. Returns through what else they were
+    /// held, by other clients.
+    fn cut(&mut self, wanted: &Wanted) -> Vec<Holder> {
         let (start, end) = (wanted.start, wanted.end);
-        let mut kept = Vec::with_capacity(self.locks.len() + 1);
-        for lock in self.locks.drain(..) {
-            if lock.owner != wanted.owner || !lock.overlaps(start, end) {
-                kept.push(lock);
+        let (mut at, mut holders) = (0, Vec::new());
+        let mut left = Vec::new();
+        while at < self.locks.len() {
+            let lock = &self.locks[at];
+            if !lock.overlaps(start, end) || lock.owner != wanted.owner {
+                at += 1;
                 continue;
             }
-            if lock.start < start {
-                kept.push(Lock {
-                    end: start,
+            let lock = self.take(at);
+            let before = (lock.start, start);
+            let behind = (end, lock.end);
+            for (start, end) in [before, behind].into_iter().filter(|(a, b)| a < b) {
+                left.push(Lock {
+                    start,
+                    end,
                     ..lock.clone()
                 });
             }
-            if lock.end > end {
-                kept.push(Lock { start: end, ..lock });
+            for holder in lock.holders {
+                if !holders.contains(&holder) {
+                    holders.push(holder);
+                }
             }
         }
-        self.locks = kept;
+        left.into_iter().for_each(|lock| self.put(lock));
+        holders
     }
 
+    /// Others that hold what is replaced hold this too.
     fn insert(&mut self, wanted: &Wanted) {
-        self.cut(wanted);
-        self.locks.push(Lock {
-            owner: wanted.owner.clone(),
+        let mut holders = self.cut(wanted);
+        holders.retain(|holder| holder.client != wanted.client);
+        holders.push(Holder {
+            client: wanted.client,
             through: wanted.through,
+            orphaned_until: None,
+        });
+        self.put(Lock {
+            owner: wanted.owner.clone(),
+            holders,
             exclusive: wanted.kind == LockType::Write,
             start: wanted.start,
             end: wanted.end,
-            orphaned_until: None,
         });
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        while !self.locks.is_empty() {
+            self.take(0);
+        }
     }
 }
 
@@ -411,10 +674,13 @@ mod tests {
         inode: 2,
     };
 
+    const CLIENT: Client = Client::Instance([9; 16]);
+
     fn owner(process: u32) -> Owner {
         Owner {
-            client: [0; 16],
-            name: b"node1".to_vec(),
+            uid: 1000,
+            client: Some(CLIENT),
+            name: b"node1"[..].into(),
             process,
         }
     }
@@ -422,11 +688,33 @@ mod tests {
     fn wanted(process: u32, kind: LockType, start: u64, end: u64) -> Wanted {
         Wanted {
             owner: owner(process),
+            client: CLIENT,
             through: process.into(),
             kind,
             start,
             end,
             reclaim: false,
+        }
+    }
+
+    /// The same for an owner that clients share, by one of them.
+    fn shared(client: u8, through: u64, kind: LockType) -> Wanted {
+        let plain = wanted(0, kind, 0, 10);
+        Wanted {
+            owner: Owner {
+                client: None,
+                ..plain.owner
+            },
+            client: Client::Instance([client; 16]),
+            through,
+            ..plain
+        }
+    }
+
+    fn claimed(wanted: Wanted) -> Wanted {
+        Wanted {
+            reclaim: true,
+            ..wanted
         }
     }
 
@@ -473,7 +761,7 @@ mod tests {
                 let expected = model.set(process, kind, start..start + len);
                 prop_assert_eq!(status == LockStatus::Success, expected);
                 let held = |byte: u64| locks.files().get(&KEY).map_or(0, |file| {
-                    file.locks.iter().filter(|lock| lock.overlaps(byte, byte + 1)).count()
+                    lock(file).locks.iter().filter(|lock| lock.overlaps(byte, byte + 1)).count()
                 });
                 // Another description finds in the file system exactly what the table says.
                 let other = file.reopen().unwrap();
@@ -524,12 +812,12 @@ mod tests {
             LockStatus::Blocked
         );
         let again = Wanted {
-            reclaim: true,
             through: 9,
-            ..wanted(1, LockType::Write, 0, 10)
+            ..claimed(wanted(1, LockType::Write, 0, 10))
         };
         assert_eq!(set(&locks, &again), LockStatus::Success);
-        assert_eq!(locks.files()[&KEY].locks[0].orphaned_until, None);
+        locks.closed(KEY, 1);
+        assert_eq!(locks.len(), 1, "it is held through another file now");
         let short = Locks::new([], Duration::ZERO);
         set(&short, &wanted(1, LockType::Write, 0, 10));
         short.lost(KEY, 1);
@@ -541,21 +829,158 @@ mod tests {
 
     #[test]
     fn after_a_restart_old_locks_come_first_until_all_are_back() {
-        let locks = Locks::new([[7; 16], [8; 16]], Duration::from_secs(60));
+        let locks = Locks::new([[9; 16], [8; 16]], Duration::from_secs(60));
         let new = wanted(1, LockType::Write, 0, 10);
         assert_eq!(set(&locks, &new), LockStatus::Grace);
-        let claimed = |process| Wanted {
-            reclaim: true,
-            ..wanted(process, LockType::Write, 0, 10)
+        let stranger = Wanted {
+            client: Client::Instance([5; 16]),
+            ..claimed(wanted(4, LockType::Write, 50, 60))
         };
-        assert_eq!(set(&locks, &claimed(1)), LockStatus::Success);
-        assert_eq!(set(&locks, &claimed(2)), LockStatus::Error);
+        assert_eq!(
+            set(&locks, &stranger),
+            LockStatus::Error,
+            "it held none here"
+        );
+        let claim = |process| claimed(wanted(process, LockType::Write, 0, 10));
+        assert_eq!(set(&locks, &claim(1)), LockStatus::Success);
+        assert_eq!(set(&locks, &claim(2)), LockStatus::Error);
         let other = wanted(3, LockType::Write, 20, 30);
-        locks.is_back([7; 16]);
+        locks.is_back([9; 16]);
         assert_eq!(set(&locks, &other), LockStatus::Grace);
         locks.is_back([8; 16]);
         assert!(!locks.waits() && locks.grace_left().is_zero());
         assert_eq!(set(&locks, &other), LockStatus::Success);
+        let late = claimed(wanted(1, LockType::Write, 70, 80));
+        assert_eq!(set(&locks, &late), LockStatus::Error, "the grace is over");
+    }
+
+    #[test]
+    fn a_lock_that_was_lost_is_not_given_back_as_if_nothing_had_happened() {
+        let locks = Locks::new([], Duration::ZERO);
+        let mine = wanted(1, LockType::Write, 0, 10);
+        set(&locks, &mine);
+        locks.lost(KEY, 1);
+        // Another one has it, writes, and is done.
+        assert_eq!(
+            set(&locks, &wanted(2, LockType::Write, 0, 10)),
+            LockStatus::Success
+        );
+        set(&locks, &wanted(2, LockType::Unlock, 0, 10));
+        assert_eq!(set(&locks, &claimed(mine.clone())), LockStatus::Error);
+        // Nobody had it, and nobody can tell.
+        set(&locks, &mine);
+        locks.lost(KEY, 1);
+        locks.tidy(None);
+        assert_eq!(set(&locks, &claimed(mine)), LockStatus::Error);
+    }
+
+    #[test]
+    fn no_more_is_claimed_than_was_held() {
+        let locks = Locks::new([], Duration::from_secs(60));
+        set(&locks, &wanted(1, LockType::Write, 0, 10));
+        set(&locks, &wanted(1, LockType::Read, 10, 20));
+        locks.lost(KEY, 1);
+        let claim = |kind, start, end| set(&locks, &claimed(wanted(1, kind, start, end)));
+        assert_eq!(claim(LockType::Write, 5, 15), LockStatus::Error);
+        assert_eq!(claim(LockType::Read, 5, 21), LockStatus::Error);
+        assert_eq!(claim(LockType::Read, 5, 20), LockStatus::Success);
+        assert_eq!(claim(LockType::Write, 0, 5), LockStatus::Success);
+        let other_user = Wanted {
+            owner: Owner {
+                uid: 1001,
+                ..owner(1)
+            },
+            ..claimed(wanted(1, LockType::Read, 0, 5))
+        };
+        assert_eq!(set(&locks, &other_user), LockStatus::Error);
+    }
+
+    #[test]
+    fn the_locks_of_another_user_are_not_given_back() {
+        let locks = Locks::new([], Duration::from_secs(60));
+        set(&locks, &wanted(1, LockType::Write, 0, 10));
+        let mut theirs = wanted(1, LockType::Unlock, 0, 10);
+        theirs.owner.uid = 1001;
+        assert_eq!(set(&locks, &theirs), LockStatus::Success);
+        assert_eq!(locks.len(), 1);
+        theirs.owner.uid = 1000;
+        theirs.owner.client = Some(Client::Session(1));
+        set(&locks, &theirs);
+        assert_eq!(locks.len(), 1);
+    }
+
+    #[test]
+    fn clients_that_share_an_owner_hold_a_lock_together() {
+        let locks = Locks::new([], Duration::from_secs(60));
+        let other = wanted(7, LockType::Write, 0, 10);
+        assert_eq!(
+            set(&locks, &shared(1, 1, LockType::Write)),
+            LockStatus::Success
+        );
+        assert_eq!(
+            set(&locks, &shared(2, 2, LockType::Write)),
+            LockStatus::Success
+        );
+        locks.closed(KEY, 1);
+        assert_eq!(set(&locks, &other), LockStatus::Blocked, "one has it still");
+        locks.closed(KEY, 2);
+        assert_eq!(set(&locks, &other), LockStatus::Success);
+        set(&locks, &wanted(7, LockType::Unlock, 0, 10));
+        // Whoever of them gives it back gives it back for all.
+        set(&locks, &shared(1, 1, LockType::Write));
+        set(&locks, &shared(2, 2, LockType::Write));
+        set(&locks, &shared(2, 2, LockType::Unlock));
+        assert_eq!(set(&locks, &other), LockStatus::Success);
+    }
+
+    #[test]
+    fn the_locks_of_the_dead_end_at_once_and_those_of_others_do_not() {
+        let locks = Locks::new([], Duration::from_secs(60));
+        let other = wanted(7, LockType::Write, 0, 10);
+        set(&locks, &shared(1, 1, LockType::Write));
+        set(&locks, &shared(2, 2, LockType::Write));
+        locks.lost(KEY, 1);
+        locks.died([1; 16], 1001);
+        locks.died([2; 16], 1000);
+        assert_eq!(set(&locks, &other), LockStatus::Blocked, "1 may come back");
+        locks.died([1; 16], 1000);
+        assert_eq!(set(&locks, &other), LockStatus::Success);
+        set(&locks, &wanted(7, LockType::Unlock, 0, 10));
+        // What it had still asked for is done after that was known.
+        set(&locks, &shared(1, 3, LockType::Write));
+        locks.lost(KEY, 3);
+        assert_eq!(locks.len(), 0);
+    }
+
+    #[test]
+    fn a_user_has_so_many_locks_and_others_have_theirs() {
+        let locks = Locks::new([], Duration::from_secs(60));
+        let max = LOCKS_PER_USER_MAX as u64;
+        let whole = wanted(1, LockType::Read, 0, 4 * max);
+        assert_eq!(set(&locks, &whole), LockStatus::Success);
+        // Each leaves a hole: two of one.
+        for at in 1..max {
+            let hole = wanted(1, LockType::Unlock, 2 * at, 2 * at + 1);
+            assert_eq!(set(&locks, &hole), LockStatus::Success, "{at}");
+        }
+        assert_eq!(locks.len() as u64, max);
+        let beyond = 3 * max;
+        assert_eq!(
+            set(&locks, &wanted(1, LockType::Unlock, beyond, beyond + 1)),
+            LockStatus::Error
+        );
+        assert_eq!(
+            set(&locks, &wanted(2, LockType::Read, 0, 1)),
+            LockStatus::Error
+        );
+        let mut other = wanted(2, LockType::Read, 0, 1);
+        other.owner.uid = 1001;
+        assert_eq!(set(&locks, &other), LockStatus::Success);
+        assert_eq!(
+            set(&locks, &wanted(1, LockType::Unlock, 0, u64::MAX)),
+            LockStatus::Success
+        );
+        assert_eq!(locks.len(), 1);
     }
 
     #[test]
@@ -572,9 +997,9 @@ mod tests {
         let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
         let locks = Locks::new([], Duration::from_secs(60));
         let of = |client: u8, process| Wanted {
-            owner: Owner {
-                client: [client; 16],
-                ..owner(process)
+            client: match client {
+                0 => Client::Session(1),
+                number => Client::Instance([number; 16]),
             },
             ..wanted(process, LockType::Read, 0, 10)
         };

@@ -18,7 +18,7 @@ use crate::locks::Locks;
 use crate::metrics::Metrics;
 use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Seat, arrived, watch};
 use crate::once::OnceTable;
-use crate::own::OwnDirectory;
+use crate::own::{OwnDirectory, node_name};
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
 use crate::seal::{self, Seal};
@@ -447,7 +447,19 @@ impl Node {
         let mail: Mailboxes = (0..config.loops.max(1))
             .map(Mailbox::new)
             .collect::<io::Result<_>>()?;
-        let shared = Arc::new(Shared::new(config, storage, mail.clone(), door.munge())?);
+        let addresses: Vec<Address> = listeners
+            .iter()
+            .map(Listener::address)
+            .collect::<io::Result<_>>()?;
+        let name = node_name(&config.name, &addresses);
+        let munge = door.munge();
+        let shared = Shared::new(config, &name, storage, mail.clone(), munge)?;
+        if let Some(own) = shared.own.as_ref().filter(|_| !addresses.is_empty()) {
+            let path = shared.config.export.clone();
+            own.take_name()
+                .map_err(|error| StartError::Export { path, error })?;
+        }
+        let shared = Arc::new(shared);
         let node = Arc::downgrade(&shared);
         shared.files.tell(Reaper(Box::new(move |key| {
             if let Some(node) = node.upgrade() {
@@ -455,10 +467,6 @@ impl Node {
                 jobs.run(move || node.reap(key));
             }
         })));
-        let addresses = listeners
-            .iter()
-            .map(Listener::address)
-            .collect::<io::Result<_>>()?;
         let ending =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let mut node = Node {
@@ -604,6 +612,7 @@ impl Drop for Node {
 impl Shared {
     fn new(
         config: Config,
+        name: &str,
         storage: Arc<dyn Storage>,
         mail: Mailboxes,
         munge: Option<Arc<Munge>>,
@@ -642,7 +651,7 @@ impl Shared {
         engine.in_flight_max = config.depth;
         let own = match config.read_only {
             true => None,
-            false => OwnDirectory::open(export.mount(), &config.name)
+            false => OwnDirectory::open(export.mount(), name)
                 .map_err(|error| {
                     tracing::warn!(
                         "nothing can be kept in {}: {error}",

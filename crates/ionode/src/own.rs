@@ -5,27 +5,38 @@
 //!   secret                32 random bytes: signs what clients are given to come back with
 //!   once/HEX              the replies to an instance's numbered requests (crate::once)
 //!   unlinked/DEVICE-INODE files that lost their last name while they were open
+//!   node.NODE             locked (flock) by the node of this name while it runs
 //!   clients.NODE          there if clients that may come back were there when that node was last heard of
 //!   locks.NODE            there if locks were held when that node was last heard of: the instances that did, 16 bytes each
 //! ```
+//!
+//! NODE is the host and a hash of the addresses that the node listens on: the same when it starts again, and another
+//! one for another node of the same host.
 //!
 //! It lies in the export so that another node of the same export finds it too. An export that cannot be written to has
 //! none: then nothing is remembered beyond the node's life, and clients are told so.
 
 use crate::clock::Clock;
 use crate::export::{FileKey, OWN};
+use crate::net::Address;
 use crate::once::Instance;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 const SECRET: &str = "secret";
+const NODE: &str = "node";
 const LOCKS: &str = "locks";
 const CLIENTS: &str = "clients";
 
 /// A file that nobody has cut, linked or renamed for so long, and that no node here has open, is let go.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a node that has just ended may take to let its name go.
+const LETTING_GO: Duration = Duration::from_secs(2);
 
 /// Bytes of the secret.
 pub const SECRET_LEN: usize = 32;
@@ -37,7 +48,10 @@ pub struct OwnDirectory {
     once: OwnedFd,
     unlinked: OwnedFd,
     secret: [u8; SECRET_LEN],
+    /// Nobody else has our name while this is open.
+    name: OnceLock<OwnedFd>,
     /// The names of our markers.
+    node_file: String,
     locks: String,
     clients: String,
 }
@@ -51,14 +65,44 @@ impl OwnDirectory {
             directory(dir.as_fd(), b"unlinked")?,
         );
         let secret = secret(dir.as_fd())?;
+        let node = node.replace('/', "-");
         Ok(OwnDirectory {
             dir,
             once,
             unlinked,
             secret,
-            locks: format!("{LOCKS}.{}", node.replace('/', "-")),
-            clients: format!("{CLIENTS}.{}", node.replace('/', "-")),
+            name: OnceLock::new(),
+            node_file: format!("{NODE}.{node}"),
+            locks: format!("{LOCKS}.{node}"),
+            clients: format!("{CLIENTS}.{node}"),
         })
+    }
+
+    /// Takes the name of this node. Whoever has it is another one, that would take our markers for its own.
+    pub fn take_name(&self) -> io::Result<()> {
+        // Not open for writing: the file system may be made read-only while we run.
+        let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&self.dir, &self.node_file, flags, mode)?;
+        let until = Instant::now() + LETTING_GO;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(io::Error::other(format!(
+                        "another node has locked .presagio/{}: end that one, or let this one listen elsewhere",
+                        self.node_file
+                    )));
+                }
+                // Where the file system knows no locks, a name is only a name.
+                _ => {
+                    let _ = self.name.set(file);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// What signs, the same for all nodes of the export.
@@ -214,6 +258,26 @@ fn directory(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
     }
 }
 
+/// The name of a node on `host` that listens on `addresses`. Nobody comes back to one that listens nowhere.
+pub fn node_name(host: &str, addresses: &[Address]) -> String {
+    static UNNAMED: AtomicU32 = AtomicU32::new(0);
+    if addresses.is_empty() {
+        let number = UNNAMED.fetch_add(1, Ordering::Relaxed);
+        return format!("{host}-{}-{number}", std::process::id());
+    }
+    let place = |address: &Address| match address {
+        Address::Unix(path) => std::path::absolute(path)
+            .unwrap_or_else(|_| path.clone())
+            .display()
+            .to_string(),
+        tcp => tcp.to_string(),
+    };
+    let mut places: Vec<String> = addresses.iter().map(place).collect();
+    places.sort_unstable();
+    let text = places.join(",");
+    format!("{host}-{:08x}", crc32fast::hash(text.as_bytes()))
+}
+
 /// Two nodes may start at the same time: the first name wins, and both read it.
 fn secret(dir: BorrowedFd<'_>) -> io::Result<[u8; SECRET_LEN]> {
     let read = || -> io::Result<[u8; SECRET_LEN]> {
@@ -301,16 +365,49 @@ mod tests {
         assert!(own.holders().is_none() && !own.had_clients());
         own.note_holders([[1; 16], [2; 16]].iter()).unwrap();
         own.note_clients(true).unwrap();
+        drop(own);
         let next = OwnDirectory::open(root.as_fd(), "node").unwrap();
         assert_eq!(next.holders().unwrap(), [[1; 16], [2; 16]]);
         assert!(next.had_clients());
-        own.note_holders([[2; 16]].iter()).unwrap();
+        let other = OwnDirectory::open(root.as_fd(), "other").unwrap();
+        assert!(other.holders().is_none() && !other.had_clients());
+        other.note_holders([].iter()).unwrap();
+        other.note_clients(false).unwrap();
+        next.note_holders([[2; 16]].iter()).unwrap();
         assert_eq!(next.holders().unwrap(), [[2; 16]]);
-        own.note_holders([].iter()).unwrap();
-        own.note_holders([].iter()).unwrap();
-        own.note_clients(false).unwrap();
+        assert!(next.had_clients(), "another node has none");
+        next.note_holders([].iter()).unwrap();
+        next.note_holders([].iter()).unwrap();
+        next.note_clients(false).unwrap();
         assert!(next.holders().is_none() && !next.had_clients());
-        own.note(&own.locks, true).unwrap();
+        next.note(&next.locks, true).unwrap();
         assert_eq!(next.holders().unwrap().len(), 1, "of an earlier version");
+    }
+
+    #[test]
+    fn a_node_has_its_name_alone_and_for_as_long_as_it_runs() {
+        let (_dir, root) = root();
+        let open = || OwnDirectory::open(root.as_fd(), "node").unwrap();
+        let (first, second) = (open(), open());
+        first.take_name().unwrap();
+        let error = second.take_name().unwrap_err().to_string();
+        assert!(error.contains("node.node"), "{error}");
+        drop(first);
+        second.take_name().unwrap();
+    }
+
+    #[test]
+    fn nodes_of_one_host_have_names_of_their_own() {
+        let unix = |path: &str| Address::Unix(path.into());
+        let tcp = |port: &str| Address::Tcp(port.to_owned());
+        let name = |addresses: &[Address]| node_name("host", addresses);
+        assert_ne!(name(&[unix("/run/a")]), name(&[unix("/run/b")]));
+        assert_ne!(name(&[tcp("host:1")]), name(&[tcp("host:2")]));
+        let both = [unix("/run/a"), tcp("host:1")];
+        let reversed = [tcp("host:1"), unix("/run/a")];
+        assert_eq!(name(&both), name(&reversed));
+        assert_ne!(name(&both), name(&both[..1]));
+        assert_ne!(name(&both), node_name("other", &both));
+        assert_ne!(name(&[]), name(&[]));
     }
 }

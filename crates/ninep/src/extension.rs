@@ -25,7 +25,12 @@
 //! fid stand for it, as the user of `root`, a fid that was attached. Its `flags` never make, cut or exclude; with
 //! [`OpenFlags::PATH`] the fid is not opened.
 //!
-//! **Locks** need no message: `Tlock` has a bit for reclaims ([`LockFlags::RECLAIM`](crate::LockFlags::RECLAIM)).
+//! **Locks**: `Tlock` has a bit for reclaims ([`LockFlags::RECLAIM`](crate::LockFlags::RECLAIM)). An owner is of one
+//! instance, unless its name begins with [`SHARED_OWNER`]: all instances of a user that use such a name are one owner, and what
+//! several of them have locked ends when one of them unlocks it, or all have closed the file or are gone.
+//!
+//! **Tdied** says, after an attach, that another instance of the same user is dead: a supervisor has seen its process end.
+//! Its locks end at once, and nobody waits for it to come back.
 //!
 //! **Tforesee** announces requests that a model predicts: those that one program will make, in their order, each when the
 //! one before it has been answered. A message whose first request was announced before, and has not come yet, goes on
@@ -48,6 +53,9 @@ use crate::text::Text;
 use crate::values::{OpenFlags, choices};
 use presagio_core::{Nanos, Op, Range};
 use std::fmt;
+
+/// How the name of a lock's owner begins that several instances share.
+pub const SHARED_OWNER: &str = "shared/";
 
 choices! {
     /// Whether a node knows an instance from before.

@@ -58,7 +58,7 @@ impl Kind {
 
     /// Whether it is one of Presagio's own.
     pub const fn is_extension(self) -> bool {
-        self.0 >= 200 && self.0 < 210
+        self.0 >= 200 && self.0 < 212
     }
 }
 

@@ -41,6 +41,7 @@
 //! | 203 | Rforesee | `taken[2]` |
 //! | 207 | Rhandle | `handle[h]` |
 //! | 209 | Rreopen | `qid[13] iounit[4]` |
+//! | 211 | Rdied | |
 
 use crate::Dialect;
 use crate::error::{Fault, Reason, WireError};
@@ -129,6 +130,8 @@ messages! {
         Handle = 207 "Rhandle" { handle: Handle<'a> };
         /// To `Treopen`.
         Reopen = 209 "Rreopen" { qid: Qid, iounit: u32 };
+        /// To `Tdied`.
+        Died = 211 "Rdied";
     }
 }
 

@@ -44,6 +44,7 @@
 //! | 204 | Tonce | `sequence[8] settled[8] request[m]` |
 //! | 206 | Thandle | `fid[4]` |
 //! | 208 | Treopen | `root[4] fid[4] flags[4] handle[h]` |
+//! | 210 | Tdied | `instance[16]` |
 
 use crate::Dialect;
 use crate::error::{Fault, Reason, WireError};
@@ -141,6 +142,8 @@ messages! {
         Handle = 206 "Thandle" { fid: Fid };
         /// Let a fid stand for the file of a handle, open as it was.
         Reopen = 208 "Treopen" { root: Fid, fid: Fid, flags: ReopenFlags, handle: Handle<'a> };
+        /// Another client of this user never comes back.
+        Died = 210 "Tdied" { instance: [u8; 16] };
     }
 }
 

@@ -298,7 +298,7 @@ fn messages_that_do_not_exist_or_go_the_other_way() {
 
 #[test]
 fn extensions_that_were_not_negotiated() {
-    for kind in [200, 202, 204, 206, 208] {
+    for kind in [200, 202, 204, 206, 208, 210] {
         let request = frame(kind, &[FID]);
         let error = Request::parse(Frame::new(&request).unwrap(), Dialect::Linux).unwrap_err();
         check(error, kind, "the type", 4, Reason::NotNegotiated);

@@ -1,5 +1,6 @@
 //! Locks of byte ranges, at the node: those of a process (`fcntl`, `lockf`), which end when it closes the file, and those of a
-//! description (`flock`, F_OFD_SETLK), which end when the process that took them has closed it everywhere.
+//! description (`flock`, F_OFD_SETLK), which end when the process that took them, and its children by fork, have closed it
+//! everywhere. A child takes them once more, for the same owner, before the fork is over for its parent.
 
 use crate::call::{Errno, Waiting, done, errno, guarded};
 use crate::table::{self, Open, seek};
@@ -8,6 +9,8 @@ use libc::{c_int, off_t};
 use presagio_arena::sys;
 use presagio_forward::{Owner, Span};
 use presagio_ninep::{LockStatus, LockType};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,6 +42,9 @@ const WHOLE: Span = Span {
     end: i64::MAX as u64 - 15,
 };
 
+/// Tells the two kinds of owners apart.
+const OF_DESCRIPTION: u64 = 1 << 63;
+
 /// How long to try.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
@@ -46,12 +52,14 @@ enum Patience {
     UntilInterrupted,
 }
 
-/// The process's own.
+/// The process's own, the same after it has executed another program. Two processes of one command have the same number if
+/// they are in namespaces of their own.
 fn process_owner() -> Owner {
     let process = sys::process_id();
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino());
     Owner {
         process,
-        key: process.into(),
+        key: (namespace << 32 | u64::from(process)) & !OF_DESCRIPTION,
     }
 }
 
@@ -59,7 +67,7 @@ fn process_owner() -> Owner {
 fn description_owner(open: &Open) -> Owner {
     Owner {
         process: 0,
-        key: 1 << 63 | open.inode,
+        key: OF_DESCRIPTION | open.inode,
     }
 }
 
@@ -193,8 +201,12 @@ fn set(
     loop {
         let status = guarded(|| {
             let status = open.file()?.lock(owner, kind, span)?;
-            if status == LockStatus::Success && is_of_process {
-                open.has_locks.store(true, Relaxed);
+            if status == LockStatus::Success {
+                let taken = match is_of_process {
+                    true => &open.has_locks,
+                    false => &open.has_own_locks,
+                };
+                taken.store(true, Relaxed);
             }
             Ok(status)
         })?;
@@ -263,6 +275,91 @@ pub fn release_all() {
         }
         Ok(())
     });
+}
+
+/// Locks of descriptions that a child is about to have too.
+pub struct Carried {
+    locks: Vec<(c_int, LockType, Span)>,
+    /// Closed by the child when it has them.
+    ready: OwnedFd,
+    taking: OwnedFd,
+}
+
+/// How long a parent waits for its child to have them.
+const CARRIED_MAX: c_int = 5000;
+
+/// Before a fork: what the child will have. In most processes nothing.
+pub fn carried() -> Option<Carried> {
+    if world::is_guest() {
+        return None;
+    }
+    let of = |(fd, open): (c_int, Arc<Open>)| {
+        let file = open.known_file();
+        let locks = file.map(|file| file.locks_of(description_owner(&open)));
+        let locks = locks.unwrap_or_default().into_iter();
+        locks.map(move |(kind, span)| (fd, kind, span))
+    };
+    let found = guarded(|| {
+        let all = table::all_with_numbers().into_iter();
+        let locked = all.filter(|(_, open)| open.has_own_locks.load(Relaxed));
+        let locks: Vec<_> = locked.flat_map(of).collect();
+        match locks.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(pipe().map(|(ready, taking)| Carried {
+                locks,
+                ready,
+                taking,
+            })?)),
+        }
+    });
+    found.unwrap_or(None)
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let mut ends = [0; 2];
+    // SAFETY: fills the two numbers.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(errno(crate::call::get_errno()));
+    }
+    // SAFETY: they were just made.
+    let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok((own(ends[0]), own(ends[1])))
+}
+
+impl Carried {
+    /// In the child. What cannot be had is not there: the parent has it still.
+    pub fn take(self) {
+        let _ = guarded(|| {
+            drop(self.ready);
+            for (fd, kind, span) in &self.locks {
+                let Some(open) = table::get(*fd) else {
+                    continue;
+                };
+                let owner = description_owner(&open);
+                if open.file()?.lock(owner, *kind, *span)? == LockStatus::Success {
+                    open.has_own_locks.store(true, Relaxed);
+                }
+            }
+            drop(self.taking);
+            Ok(())
+        });
+    }
+
+    /// In the parent: if it closed the file now, nobody might have the lock for a moment.
+    pub fn wait(self) {
+        let _ = guarded(|| {
+            drop(self.taking);
+            let mut ready = libc::pollfd {
+                fd: self.ready.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one structure. All signals are blocked.
+            unsafe { libc::poll(&mut ready, 1, CARRIED_MAX) };
+            drop(self.ready);
+            Ok(())
+        });
+    }
 }
 
 fn lock_description(open: &Arc<Open>, operation: c_int) -> Result<(), Errno> {

@@ -6,7 +6,7 @@ mod locks;
 mod opening;
 
 pub use control::appends;
-pub use locks::{has_locks, release_all};
+pub use locks::{Carried, carried, has_locks, release_all};
 pub use opening::{is_exclusive, open_for_another};
 
 use crate::{stdio, world};

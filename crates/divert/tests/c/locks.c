@@ -156,6 +156,48 @@ int main(int argc, char **argv)
     show("unlock", flock(two, LOCK_UN));
     show("lockf", lockf(two, F_TLOCK, 0));
     show("bad lock", lock(two, F_SETLK, 77, 0, 0));
+    lockf(two, F_ULOCK, 0);
+    /* A child has the description too. */
+    int theirs = open(path, O_RDWR), pipes[2];
+    show("before a fork", flock(two, LOCK_EX | LOCK_NB));
+    fflush(stdout);
+    if (fork() == 0) {
+        show("child, again", flock(two, LOCK_EX | LOCK_NB));
+        show("child, other description", flock(theirs, LOCK_EX | LOCK_NB));
+        show("child, shared", flock(two, LOCK_SH | LOCK_NB));
+        show("child, other description, shared", flock(theirs, LOCK_SH | LOCK_NB));
+        flock(theirs, LOCK_UN);
+        show("child, back", flock(two, LOCK_EX | LOCK_NB));
+        _exit(0);
+    }
+    wait(NULL);
+    show("the child has ended", flock(theirs, LOCK_EX | LOCK_NB));
+    if (fork() == 0) {
+        show("child gives back", flock(two, LOCK_UN));
+        _exit(0);
+    }
+    wait(NULL);
+    show("the child gave back", flock(theirs, LOCK_EX | LOCK_NB));
+    flock(theirs, LOCK_UN);
+    /* It ends with the last of them. */
+    show("once more", flock(two, LOCK_EX | LOCK_NB));
+    if (pipe(pipes))
+        return 1;
+    fflush(stdout);
+    if (fork() == 0) {
+        char byte;
+        close(pipes[1]);
+        if (read(pipes[0], &byte, 1) == 1)
+            _exit(0);
+        _exit(1);
+    }
+    close(two);
+    show("a child has it still", flock(theirs, LOCK_EX | LOCK_NB));
+    if (write(pipes[1], "x", 1) != 1)
+        return 1;
+    wait(NULL);
+    show("nobody has it", flock(theirs, LOCK_EX));
+    close(theirs);
     int ro = open(path, O_RDONLY);
     show("write lock, open for reading", lock(ro, F_SETLK, F_WRLCK, 0, 0));
     return 0;

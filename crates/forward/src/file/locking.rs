@@ -3,6 +3,8 @@
 use super::{File, reply};
 use crate::link::Link;
 use crate::locks::{Lock, Span};
+use crate::options::Instance;
+use presagio_ninep::extension::SHARED_OWNER;
 use presagio_ninep::{Errno, LockFlags, LockStatus, LockType, Reply, Request, Text};
 
 /// No locks available.
@@ -20,9 +22,11 @@ pub struct Owner {
 impl Owner {
     /// The name by which the node knows it. It is the same on all connections.
     pub(crate) fn client(&self, link: &Link) -> String {
-        let name = &link.options.identity.client;
-        let owners = link.options.owners.unwrap_or(link.instance);
-        format!("{name}/{owners}/{:x}", self.key)
+        let (name, instance) = (&link.options.identity.client, link.instance);
+        match link.options.owners {
+            Some(owners) => format!("{SHARED_OWNER}{owners}/{name}/{:x}", self.key),
+            None => format!("{name}/{instance}/{:x}", self.key),
+        }
     }
 }
 
@@ -32,17 +36,20 @@ impl File {
     pub fn lock(&self, owner: Owner, kind: LockType, span: Span) -> Result<LockStatus, Errno> {
         let held = &self.held;
         let lock = Lock { owner, kind, span };
+        if kind != LockType::Unlock {
+            held.link.tell_witness();
+        }
         let status = held.link.repeat(&[held], |connection| {
+            let was = held.place().locks.weaken(&owner, kind, span);
             let status = held.ask_lock(connection, &lock, LockFlags(0))?;
-            if status == LockStatus::Success {
+            let locks = &mut held.place().locks;
+            match status {
                 // Before anything can be lost: a connection that breaks now takes it along.
-                held.place().locks.set(&owner, kind, span);
+                LockStatus::Success => locks.set(&owner, kind, span),
+                _ => locks.put_back(&was),
             }
             Ok(status)
         });
-        if status.is_err() && kind == LockType::Unlock {
-            held.forget_locks(&owner);
-        }
         match status? {
             LockStatus::Error => Err(NO_LOCKS),
             status => Ok(status),
@@ -74,6 +81,26 @@ impl File {
                 (lock_type != LockType::Unlock).then_some((lock_type, Span { start, end }, process))
             }),
         )
+    }
+
+    /// Tells the node that another client of this user is dead.
+    pub(crate) fn died(&self, instance: Instance) -> Result<(), Errno> {
+        let connection = self.held.link.current().ok_or(Errno::IO)?;
+        if !connection.is_presagio() {
+            return Ok(());
+        }
+        let answer = self.ask(Request::Died {
+            instance: instance.0,
+        })?;
+        reply!(answer, Reply::Died => Ok(()))
+    }
+
+    /// What an owner has locked through this open file.
+    pub fn locks_of(&self, owner: Owner) -> Vec<(LockType, Span)> {
+        let place = self.held.place();
+        let all = place.locks.all().iter();
+        let mine = all.filter(|lock| lock.owner == owner);
+        mine.map(|lock| (lock.kind, lock.span)).collect()
     }
 
     /// The owners of locks that were taken through this open file.

@@ -13,7 +13,7 @@ pub(crate) use walk::{Walk, steps, walk, walk_far};
 use crate::link::{Connection, Link};
 use crate::locks::Locks;
 use presagio_ninep::client::{Answer, Error, Ticket};
-use presagio_ninep::{Errno, Fid, LockType, OpenFlags, Qid, Request};
+use presagio_ninep::{Errno, Fid, OpenFlags, Qid, Request};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -182,12 +182,6 @@ impl Held {
             true => Ok(()),
             false => self.claim_now(connection),
         }
-    }
-
-    /// A lock that could not be given back on this connection is not there on the next.
-    pub(crate) fn forget_locks(&self, owner: &crate::file::Owner) {
-        let all = crate::locks::Span::ALL;
-        self.place().locks.set(owner, LockType::Unlock, all);
     }
 
     /// A plain node: the path of this file has changed with that of `old`, to `new`.

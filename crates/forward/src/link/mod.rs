@@ -47,6 +47,8 @@ pub(crate) struct Link {
     changed: Condvar,
     fids: Mutex<Fids>,
     sequence: Mutex<Sequence>,
+    /// Under which number the witness knows us.
+    witnessed: Mutex<Option<Instance>>,
 }
 
 struct State {
@@ -107,6 +109,7 @@ impl Link {
             changed: Condvar::new(),
             fids: Mutex::new(fids),
             sequence: Mutex::default(),
+            witnessed: Mutex::default(),
         })
     }
 
@@ -276,6 +279,19 @@ impl Link {
 
     fn current_instance(&self) -> Instance {
         lock(&self.state).instance
+    }
+
+    /// Before a lock is asked for: whoever will see us end knows under which number a node has it. Without a witness, or if
+    /// it cannot be told, our locks end a while after us.
+    pub(crate) fn tell_witness(&self) {
+        let Some(witness) = &self.options.witness else {
+            return;
+        };
+        let instance = self.current_instance();
+        let mut witnessed = lock(&self.witnessed);
+        if *witnessed != Some(instance) && (witness.0)(instance).is_ok() {
+            *witnessed = Some(instance);
+        }
     }
 
     /// A node knows our instance, and we cannot prove that it is ours: its answer to our first hello was lost, before

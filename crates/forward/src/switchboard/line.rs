@@ -2,7 +2,7 @@
 
 use super::Forwarded;
 use super::wire::{ANSWER_MAX, Question, garbage, read_answer, read_exports};
-use crate::options::{Connected, Credential, Dial};
+use crate::options::{Connected, Credential, Dial, Witness};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -52,6 +52,11 @@ impl Line {
         let patience = one.options.connect_timeout + PATIENCE;
         let dial = move |node, left: Duration| line.dial(export, node, patience.min(left));
         one.options.dial = Some(Dial(Arc::new(dial)));
+        let line = self.clone();
+        one.options.witness = Some(Witness(Arc::new(move |instance| {
+            let question = Question::Witness { export, instance };
+            line.ask(question, PATIENCE).map(drop)
+        })));
         one.options.threads = false;
         one
     }

@@ -1,10 +1,13 @@
 //! The side of the supervisor.
 //!
+//! What goes on longer than a question is the watch over processes that have locks ([`super::witness`]).
+//!
 //! Each question is answered on a thread of its own, since connecting may take long; so many at a time, and the others
 //! wait in the socket's queue.
 
 use super::Forwarded;
 use super::wire::{ANSWER_MAX, Question, answer, exports};
+use super::witness::Watch;
 use crate::options::{Connected, Instance, Options};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -12,11 +15,12 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, recv, sendmsg, shutdown,
     socket_with,
 };
-use rustix::process::geteuid;
+use rustix::process::{Pid, geteuid};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Questions that are answered at once.
@@ -43,6 +47,8 @@ pub struct Switchboard {
 #[derive(Debug)]
 pub struct Serving {
     socket: Arc<OwnedFd>,
+    desk: Arc<Desk>,
+    witness: Option<JoinHandle<()>>,
 }
 
 impl Switchboard {
@@ -79,12 +85,21 @@ impl Switchboard {
             exports: self.exports,
             answering: Mutex::new(0),
             done: Condvar::new(),
+            watch: Watch::new()?,
         });
-        let listener = socket.clone();
+        let (listener, clerk) = (socket.clone(), desk.clone());
         std::thread::Builder::new()
             .name("switchboard".into())
-            .spawn(move || attend(&listener, &desk))?;
-        Ok(Serving { socket })
+            .spawn(move || attend(&listener, &clerk))?;
+        let watcher = desk.clone();
+        let witness = std::thread::Builder::new()
+            .name("witness".into())
+            .spawn(move || watcher.watch.attend(&watcher.exports))?;
+        Ok(Serving {
+            socket,
+            desk,
+            witness: Some(witness),
+        })
     }
 }
 
@@ -92,14 +107,21 @@ impl Drop for Serving {
     fn drop(&mut self) {
         // Whoever accepts returns; who still answers may do so.
         let _ = shutdown(&self.socket, Shutdown::Both);
+        self.desk.watch.end();
+        if let Some(witness) = self.witness.take() {
+            // A thread that panicked has said so.
+            let _ = witness.join();
+        }
     }
 }
 
 /// What those who answer share.
+#[derive(Debug)]
 struct Desk {
     exports: Vec<Forwarded>,
     answering: Mutex<usize>,
     done: Condvar,
+    watch: Watch,
 }
 
 /// One of those that may answer at once.
@@ -150,8 +172,10 @@ fn attend(listener: &OwnedFd, desk: &Arc<Desk>) {
 
 /// Answers one question, of a process of this user.
 fn serve(desk: &Desk, guest: &OwnedFd) {
-    let is_ours = socket_peercred(guest).is_ok_and(|peer| peer.uid == geteuid());
-    if !is_ours || set_socket_timeout(guest, Timeout::Recv, Some(PATIENCE)).is_err() {
+    let Ok(peer) = socket_peercred(guest) else {
+        return;
+    };
+    if peer.uid != geteuid() || set_socket_timeout(guest, Timeout::Recv, Some(PATIENCE)).is_err() {
         return;
     }
     let mut bytes = [0; 2 * Question::SIZE];
@@ -161,7 +185,7 @@ fn serve(desk: &Desk, guest: &OwnedFd) {
     let Some(question) = Question::read(&bytes[..count]) else {
         return;
     };
-    let (said, socket) = match desk.reply(question) {
+    let (said, socket) = match desk.reply(question, peer.pid) {
         Ok((said, socket)) => (Ok(said), socket),
         Err(error) => (Err(error), None),
     };
@@ -171,7 +195,8 @@ fn serve(desk: &Desk, guest: &OwnedFd) {
 }
 
 impl Desk {
-    fn reply(&self, question: Question) -> io::Result<(Vec<u8>, Option<Connected>)> {
+    /// To the process `pid`, which waits meanwhile.
+    fn reply(&self, question: Question, pid: Pid) -> io::Result<(Vec<u8>, Option<Connected>)> {
         match question {
             Question::Exports => Ok((exports(&self.exports), None)),
             Question::Dial { export, node } => {
@@ -182,6 +207,11 @@ impl Desk {
                 Some(credential) => Ok(((credential.0)()?, None)),
                 None => Err(io::ErrorKind::NotFound.into()),
             },
+            Question::Witness { export, instance } => {
+                self.options(export)?;
+                self.watch.add(pid, export as usize, instance)?;
+                Ok((Vec::new(), None))
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The bytes of questions and answers. Numbers are little-endian; a text has its length before it, in four bytes.
 //!
 //! ```text
-//! question: version[1] op[1] export[4] node[4]
+//! question: version[1] op[1] export[4] node[4] instance[16]
 //! answer:   0[1], then what was asked for; or 1[1] errno[4] text
 //! exports:  count[4], then count times
 //!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] owners[16]
@@ -22,22 +22,36 @@ pub(super) const ANSWER_MAX: usize = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Exports,
-    Dial { export: u32, node: u32 },
-    Credential { export: u32 },
+    Dial {
+        export: u32,
+        node: u32,
+    },
+    Credential {
+        export: u32,
+    },
+    /// This client is of the process that asks: tell the nodes when that has ended.
+    Witness {
+        export: u32,
+        instance: Instance,
+    },
 }
 
 impl Question {
-    pub(super) const SIZE: usize = 10;
+    pub(super) const SIZE: usize = 26;
 
     pub(super) fn bytes(self) -> [u8; Question::SIZE] {
-        let (op, export, node) = match self {
-            Question::Exports => (1, 0, 0),
-            Question::Dial { export, node } => (2, export, node),
-            Question::Credential { export } => (3, export, 0),
+        let none = Instance([0; 16]);
+        let (op, export, node, instance) = match self {
+            Question::Exports => (1, 0, 0, none),
+            Question::Dial { export, node } => (2, export, node, none),
+            Question::Credential { export } => (3, export, 0, none),
+            Question::Witness { export, instance } => (4, export, 0, instance),
         };
-        let mut bytes = [VERSION, op, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut bytes = [0; Question::SIZE];
+        bytes[..2].copy_from_slice(&[VERSION, op]);
         bytes[2..6].copy_from_slice(&u32::to_le_bytes(export));
-        bytes[6..].copy_from_slice(&u32::to_le_bytes(node));
+        bytes[6..10].copy_from_slice(&u32::to_le_bytes(node));
+        bytes[10..].copy_from_slice(&instance.0);
         bytes
     }
 
@@ -46,10 +60,12 @@ impl Question {
         let mut from = Reader(bytes);
         let (version, op) = (from.byte()?, from.byte()?);
         let (export, node) = (from.u32()?, from.u32()?);
+        let instance = Instance(*from.take(16)?.first_chunk()?);
         match (version, op, from.0) {
             (VERSION, 1, []) => Some(Question::Exports),
             (VERSION, 2, []) => Some(Question::Dial { export, node }),
             (VERSION, 3, []) => Some(Question::Credential { export }),
+            (VERSION, 4, []) => Some(Question::Witness { export, instance }),
             _ => None,
         }
     }
@@ -279,6 +295,10 @@ mod tests {
                 node: 70_000,
             },
             Question::Credential { export: 2 },
+            Question::Witness {
+                export: 3,
+                instance: Instance([9; 16]),
+            },
         ] {
             assert_eq!(Question::read(&question.bytes()), Some(question));
         }

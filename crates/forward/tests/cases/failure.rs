@@ -25,6 +25,7 @@ const MKDIR: u8 = 72;
 const READ: u8 = 116;
 const WRITE: u8 = 118;
 const GETATTR: u8 = 24;
+const LOCK: u8 = 52;
 const HELLO: u8 = 200;
 
 fn root(node: &Memory) -> File {
@@ -201,6 +202,58 @@ fn large_writes_survive_a_break_in_their_middle() {
         assert!(read[..bytes.len()] == bytes);
     }
     assert_eq!(node.world().breaks, 8);
+}
+
+#[test]
+fn a_lock_that_is_being_given_back_is_not_claimed() {
+    let node = Memory::start();
+    let file = root(&node)
+        .create("locked", OpenFlags::RDWR, 0o644, 0)
+        .unwrap();
+    let me = Owner { process: 1, key: 1 };
+    for when in [When::Before, When::After] {
+        file.lock(me, LockType::Write, Span::ALL).unwrap();
+        let mut world = node.world();
+        world.planned.push_back((LOCK, when));
+        // Whoever claims one hears that it is lost.
+        world.steal_locks = true;
+        drop(world);
+        let given_back = file.lock(me, LockType::Unlock, Span::ALL);
+        assert_eq!(given_back, Ok(LockStatus::Success), "{when:?}");
+        assert!(node.world().locks.is_empty() && node.world().planned.is_empty());
+        node.world().steal_locks = false;
+    }
+    file.write_at(0, b"unlocked").unwrap();
+}
+
+#[test]
+fn one_that_could_not_be_given_back_is_gone_and_the_others_are_not() {
+    let node = Memory::start();
+    let mut options = node.options();
+    options.patience = Duration::from_millis(50);
+    let file = connect(options)
+        .create("locked", OpenFlags::RDWR, 0o644, 0)
+        .unwrap();
+    let me = Owner { process: 1, key: 1 };
+    let span = |start, end| Span { start, end };
+    for span in [span(0, 10), span(20, 30)] {
+        file.lock(me, LockType::Write, span).unwrap();
+    }
+    node.world().closed = true;
+    node.break_off();
+    file.lock(me, LockType::Unlock, span(0, 10)).unwrap_err();
+    assert_eq!(file.lock_owners(), [me], "of the other");
+    node.world().locks.clear();
+    node.world().closed = false;
+    let mut tries = 0;
+    while file.write_at(0, b"locked").is_err() {
+        tries += 1;
+        assert!(tries < 10_000, "it does not come back");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(node.world().locks.len(), 1, "claimed");
+    file.lock(me, LockType::Unlock, span(20, 30)).unwrap();
+    assert!(file.lock_owners().is_empty());
 }
 
 #[test]

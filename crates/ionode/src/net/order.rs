@@ -93,7 +93,8 @@ pub fn named(request: &Request<'_>) -> Named {
         Request::Version { .. }
         | Request::Flush { .. }
         | Request::Hello { .. }
-        | Request::Foresee { .. } => smallvec![],
+        | Request::Foresee { .. }
+        | Request::Died { .. } => smallvec![],
     };
     fids.retain(|fid| *fid != Fid::NONE);
     fids.dedup();

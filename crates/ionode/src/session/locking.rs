@@ -2,9 +2,14 @@
 
 use super::{Answer, Session};
 use crate::error::Result;
-use crate::locks::{Owner, Wanted};
+use crate::locks::{Client, Owner, Wanted};
+use crate::once::Instance;
+use presagio_ninep::extension::SHARED_OWNER;
 use presagio_ninep::{Dialect, Errno, Fid, LockFlags, LockStatus, LockType, Reply, Text};
 use rustix::fs::OFlags;
+
+/// The longest name of an owner. The node keeps it for as long as a lock.
+const NAME_MAX: usize = 1024;
 
 /// A range, as the protocol has it: no length means to the end, whatever that will be.
 pub struct LockRange {
@@ -112,13 +117,24 @@ impl Session {
             0 => u64::MAX,
             length => range.start.checked_add(length).ok_or(Errno::INVAL)?,
         };
+        let name = asker.client.bytes();
+        if name.len() > NAME_MAX {
+            return Err(Errno::INVAL);
+        }
+        let client = match self.greeting.get() {
+            Some(greeting) => Client::Instance(greeting.instance),
+            None => Client::Session(self.number),
+        };
+        let is_shared = self.greeting.get().is_some() && name.starts_with(SHARED_OWNER.as_bytes());
         let owner = Owner {
-            client: self.instance(),
-            name: asker.client.bytes().to_vec(),
+            uid: held.user.uid,
+            client: (!is_shared).then_some(client),
+            name: name.into(),
             process: asker.process,
         };
         let wanted = Wanted {
             owner,
+            client,
             through: file.number,
             kind,
             start: range.start,
@@ -126,5 +142,13 @@ impl Session {
             reclaim,
         };
         Ok((held, wanted))
+    }
+
+    /// A client of the user that attached first here is dead: nobody has to wait for it.
+    pub(super) fn died(&self, instance: Instance, answer: &mut Answer<'_>) -> Result<()> {
+        let user = self.user.get().ok_or(Errno::PERM)?;
+        self.node.act_as_node()?;
+        self.node.locks.died(instance, user.uid);
+        answer.reply(Reply::Died)
     }
 }

@@ -370,6 +370,7 @@ impl Session {
                 self.hello(instance, resume, &says, answer)
             }
             Request::Foresee { requests } => self.foresee(requests, answer),
+            Request::Died { instance } => self.died(instance, answer),
             Request::Once {
                 sequence,
                 settled,

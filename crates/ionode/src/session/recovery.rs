@@ -359,7 +359,8 @@ impl Session {
             | Request::Clunk { .. }
             | Request::Flush { .. }
             | Request::Handle { .. }
-            | Request::Foresee { .. } => true,
+            | Request::Foresee { .. }
+            | Request::Died { .. } => true,
             Request::Lock { flags, .. } => flags.contains(LockFlags::RECLAIM),
             _ => false,
         };
@@ -367,18 +368,6 @@ impl Session {
             && !claims
         {
             self.node.locks.is_back(greeting.instance);
-        }
-    }
-
-    /// The client, over all its connections if it said who it is.
-    pub(super) fn instance(&self) -> Instance {
-        match self.greeting.get() {
-            Some(greeting) => greeting.instance,
-            None => {
-                let mut client = [0; 16];
-                client[8..].copy_from_slice(&self.number.to_le_bytes());
-                client
-            }
         }
     }
 

@@ -1,0 +1,131 @@
+//! Who sees the programs of a command end. A program that is killed cannot give its locks back, and a node that only sees
+//! its connection break keeps them for a while, since it may come back. Whoever started it knows better, and says so.
+//!
+//! A program asks for this before its first lock. One thread waits for all of them; the nodes are told one after
+//! the other, and each for a short time only: if one cannot be told, the locks end there after their while.
+
+use super::Forwarded;
+use crate::options::{Dial, Instance, Options};
+use crate::remote::Remote;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long telling one node may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A process that has locks.
+#[derive(Debug)]
+struct Watched {
+    /// Readable when it has ended.
+    process: OwnedFd,
+    export: usize,
+    instance: Instance,
+}
+
+/// The watch.
+#[derive(Debug)]
+pub(super) struct Watch {
+    all: Mutex<Vec<Arc<Watched>>>,
+    /// Wakes who waits: there is one more, or it is over.
+    bell: OwnedFd,
+    over: AtomicBool,
+}
+
+impl Watch {
+    pub(super) fn new() -> io::Result<Watch> {
+        Ok(Watch {
+            all: Mutex::default(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            over: AtomicBool::new(false),
+        })
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Watched>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process is there: it waits for the answer to this.
+    pub(super) fn add(&self, pid: Pid, export: usize, instance: Instance) -> io::Result<()> {
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        self.all().push(Arc::new(Watched {
+            process,
+            export,
+            instance,
+        }));
+        self.ring();
+        Ok(())
+    }
+
+    /// No more; of those who have ended by now the nodes are still told.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // If it is full, it rings already.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Tells the nodes of each process that ends, until it is over.
+    pub(super) fn attend(&self, exports: &[Forwarded]) {
+        loop {
+            let is_over = self.over.load(Ordering::SeqCst);
+            for ended in self.wait(is_over) {
+                tell(&exports[ended.export].options, ended.instance);
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Those who have ended; waits for one, or for the bell, unless only a look is wanted.
+    fn wait(&self, only_look: bool) -> Vec<Arc<Watched>> {
+        let all = self.all().clone();
+        let processes = all.iter().map(|one| &one.process);
+        let mut waits: Vec<PollFd<'_>> = processes
+            .chain([&self.bell])
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .collect();
+        let now = rustix::event::Timespec::default();
+        // It fails only by being interrupted.
+        let _ = poll(&mut waits, only_look.then_some(&now));
+        let ended: Vec<bool> = waits.iter().map(|one| !one.revents().is_empty()).collect();
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+        let ended: Vec<_> = std::iter::zip(all, ended)
+            .filter_map(|(one, ended)| ended.then_some(one))
+            .collect();
+        self.all()
+            .retain(|one| !ended.iter().any(|other| Arc::ptr_eq(one, other)));
+        ended
+    }
+}
+
+/// Tells all nodes of an export: a client may have been at any of them.
+fn tell(options: &Options, instance: Instance) {
+    for node in 0..options.nodes.len() {
+        if let Err(errno) = tell_one(options.clone(), node, instance) {
+            tracing::debug!(%errno, "a node cannot be told that a program has ended");
+        }
+    }
+}
+
+fn tell_one(mut options: Options, node: usize, instance: Instance) -> io::Result<()> {
+    if let Some(dial) = options.dial.take() {
+        options.dial = Some(Dial(Arc::new(move |_| (dial.0)(node))));
+    }
+    options.nodes = vec![options.nodes.swap_remove(node)];
+    (options.patience, options.threads) = (Duration::ZERO, false);
+    options.connect_timeout = options.connect_timeout.min(PATIENCE);
+    options.timeout = options.connect_timeout;
+    let remote = Remote::new(options)?;
+    let told = remote.died(geteuid().as_raw(), instance);
+    told.map_err(|errno| io::Error::from_raw_os_error(errno.0 as i32))
+}
