@@ -67,7 +67,7 @@ pub struct Args {
     /// Requests that the storage gets at a time; the others wait in the scheduler
     #[arg(long, value_name = "N")]
     depth: Option<usize>,
-    /// The number of this node among those that share the storage, from 0
+    /// The number of this node among those that share the storage, from 0: TWINS starts on another server in each
     #[arg(long, value_name = "N", default_value_t = 0)]
     node_id: u32,
     /// How many nodes share the storage
@@ -167,7 +167,7 @@ fn tls_files(text: &str) -> Result<TlsFiles, String> {
 const DRAIN: Duration = Duration::from_secs(10);
 
 impl Args {
-    fn config(&self, export: &PathBuf) -> anyhow::Result<Config> {
+    fn config(&self, export: &PathBuf, servers: u32) -> anyhow::Result<Config> {
         if self.node_id >= self.nodes {
             let what = format!("--node-id {} of {} nodes", self.node_id, self.nodes);
             return Err(failure(
@@ -178,7 +178,7 @@ impl Args {
         }
         let mut config = Config::new(export);
         config.settings = Settings::new(self.policy);
-        config.settings.twins_node = self.node_id;
+        config.settings.twins_node = first_server(self.node_id, self.nodes, servers);
         config.settings.twins_window = Nanos::from_micros(self.window);
         config.depth = self.depth;
         config.read_only = self.read_only;
@@ -243,6 +243,12 @@ impl Args {
     }
 }
 
+/// The data server that TWINS serves first: those of all nodes are as far from each other as they can be.
+fn first_server(node: u32, nodes: u32, servers: u32) -> u32 {
+    let first = u64::from(node) * u64::from(servers) / u64::from(nodes.max(1));
+    first as u32 // Less than the servers.
+}
+
 /// Each fid of a client needs some: as many as the system lets us have.
 pub fn more_descriptors() {
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -269,13 +275,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cannot = |error: &dyn std::fmt::Display| {
         failure("the node cannot start", error, "see presagio help ionode")
     };
-    let mut node = Node::start(
-        args.config(export)?,
-        storage,
-        &args.listen,
-        args.trust_network,
-    )
-    .map_err(|error| cannot(&error))?;
+    let config = args.config(export, storage.servers())?;
+    let mut node = Node::start(config, storage, &args.listen, args.trust_network)
+        .map_err(|error| cannot(&error))?;
     for address in args.control().iter().chain(&args.metrics) {
         let at = node.open_window(address).map_err(|error| cannot(&error))?;
         args.say(&format!("status on {at}"));
@@ -300,4 +302,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     crate::advisor::wait_for(&signals);
     node.drain(DRAIN);
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_begin_on_servers_far_from_each_other() {
+        let firsts = |nodes, servers| -> Vec<u32> {
+            let all = 0..nodes;
+            all.map(|node| first_server(node, nodes, servers)).collect()
+        };
+        assert_eq!(firsts(2, 4), [0, 2]);
+        assert_eq!(firsts(4, 4), [0, 1, 2, 3]);
+        assert_eq!(firsts(3, 8), [0, 2, 5]);
+        assert_eq!(firsts(4, 2), [0, 0, 1, 1]);
+        assert_eq!(firsts(2, 1), [0, 0]);
+    }
 }

@@ -4,9 +4,9 @@ use crate::failure::failure;
 use crate::nodes::{Reach, seconds};
 use presagio_forward::{Address, LastResort, mount};
 use presagio_ionode::{Config, Node};
-use presagio_storage::Directory;
+use presagio_storage::{Directory, StripedSet};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -64,7 +64,10 @@ impl Args {
         let mut remote = self
             .reach
             .options(Address::list(&self.nodes)?, "presagio mount")?;
-        remote.last_resort = self.direct.clone().map(last_resort);
+        if let Some(dir) = &self.direct {
+            has_bytes(dir)?;
+            remote.last_resort = Some(last_resort(dir.clone()));
+        }
         let mut options = mount::Options::new(remote);
         options.believe = seconds(self.believe, "--believe")?;
         options.threads = self.threads.max(1);
@@ -74,6 +77,22 @@ impl Args {
             options.freshness = mount::Freshness::AtOpen;
         }
         Ok(options)
+    }
+}
+
+/// A directory with the names of a striped set is no way to its bytes. One that is not there yet is looked at when it is
+/// needed.
+fn has_bytes(dir: &Path) -> anyhow::Result<()> {
+    let cannot = |cause: &dyn std::fmt::Display| {
+        let what = format!("cannot go to {} directly", dir.display());
+        failure(what, cause, "leave --direct out")
+    };
+    match StripedSet::around(dir) {
+        Ok(Some(_)) => Err(cannot(
+            &"it belongs to a striped set: its files say where their bytes are, and have none",
+        )),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(cannot(&error)),
+        _ => Ok(()),
     }
 }
 

@@ -5,6 +5,8 @@
 mod common;
 
 use common::{TempDir, presagio, presagio_ok, program};
+use presagio_forward::{Options, Remote};
+use presagio_ninep::OpenFlags;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -222,6 +224,89 @@ fn what_cannot_work_is_explained() {
     );
     let talk = presagio(&["ionode", "status", &place.address("nobody")]);
     assert!(talk.err.contains("is the node running"), "{}", talk.err);
+}
+
+#[test]
+fn the_names_of_a_striped_set_are_not_taken_for_its_bytes() {
+    let place = Place::new("names");
+    let servers = ["0", "1"].map(|name| place.text(name));
+    servers
+        .iter()
+        .for_each(|path| fs::create_dir(path).unwrap());
+    let node = place.node(&["--server", &servers[0], "--server", &servers[1]]);
+    fs::create_dir(place.path("export/dir")).unwrap();
+    let (export, below) = (place.text("export"), place.text("export/dir"));
+    let listen = place.address("other");
+    for export in [&export, &below, &servers[1]] {
+        for more in [
+            &[][..],
+            &["--direct"],
+            &["--layout", "stripe=64KiB servers=2"],
+        ] {
+            let ionode = ["ionode", "--export", export, "--listen", &listen];
+            let refused = presagio(&[&ionode, more].concat());
+            assert_eq!(refused.code, Some(2), "{}", refused.err);
+            assert!(refused.err.contains("striped set"), "{}", refused.err);
+        }
+        let (socket, mnt) = (place.address("socket"), place.text("mnt"));
+        let refused = presagio(&["mount", &socket, &mnt, "--direct", export]);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.contains("striped set"), "{}", refused.err);
+    }
+    assert_eq!(node.end(), Some(0));
+}
+
+/// Which stripe of a file a node serves first when all are asked for at once.
+fn first_served(socket: &str, stripe: u64) -> u64 {
+    let (sent, served) = std::sync::mpsc::channel();
+    for number in 0..4 {
+        let (sent, socket) = (sent.clone(), socket.to_owned());
+        std::thread::spawn(move || {
+            let mut options = Options::new(vec![socket.parse().unwrap()]);
+            options.patience = Duration::from_secs(5);
+            let remote = Remote::new(options).unwrap();
+            let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+            let file = root.walk("file").unwrap().open(OpenFlags::RDONLY).unwrap();
+            let got = file.read_at(number * stripe, &mut [0; 100]);
+            // The others are cut off when the first has come.
+            if got.is_ok() {
+                let _ = sent.send(number);
+            }
+        });
+    }
+    served.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn nodes_that_share_servers_begin_on_different_ones() {
+    let place = Place::new("twins");
+    let servers: Vec<String> = (0..4).map(|i| place.text(&format!("server{i}"))).collect();
+    servers
+        .iter()
+        .for_each(|path| fs::create_dir(path).unwrap());
+    let set: Vec<&str> = servers.iter().flat_map(|path| ["--server", path]).collect();
+    let set = [&set[..], &["--stripe", "4KiB", "--nodes", "2"]].concat();
+    // So long that nobody waits for the end of a window here.
+    let twins = ["--policy", "TWINS", "--window", "600000000"];
+    let filler = place.node(&set);
+    let root = Remote::new(Options::new(vec![place.address("socket").parse().unwrap()]));
+    let root = root
+        .unwrap()
+        .root(rustix::process::geteuid().as_raw())
+        .unwrap();
+    let file = root.create("file", OpenFlags::RDWR, 0o644, 0).unwrap();
+    assert_eq!(file.write_at(0, &[1; 4 * 4096]).unwrap(), 4 * 4096);
+    drop((file, root));
+    assert_eq!(filler.end(), Some(0));
+    let first = ["0", "1"].map(|id| {
+        let mut node = place.node(&[&set[..], &twins, &["--node-id", id]].concat());
+        let first = first_served(&place.address("socket"), 4096);
+        // It would wait for those that it has not served.
+        node.0.kill().unwrap();
+        node.0.wait().unwrap();
+        first
+    });
+    assert_eq!(first[0].abs_diff(first[1]), 2, "{first:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 
 use common::apart::{apart, run};
 use common::nodes::{Mounted, Node, pattern, script, until};
+use common::presagio_ok;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -346,4 +347,112 @@ fn storage_that_may_not_be_written_says_so_and_can_be_read() {
             assert_eq!(fs::read(export.join("new")).unwrap(), b"written");
         },
     );
+}
+
+#[test]
+fn a_mount_goes_to_the_directory_itself_while_there_is_no_node() {
+    let name = "a_mount_goes_to_the_directory_itself_while_there_is_no_node";
+    apart(name, BOUND, |dir| {
+        let export = dir.join("export");
+        fs::create_dir(&export).unwrap();
+        let mut node = Node::unix(dir, "socket", &export, &[]);
+        let direct = ["--direct", export.to_str().unwrap()];
+        let mount = Mounted::start(&[&node.at], &dir.join("mnt"), None, &direct);
+        let open = |name: &str| {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create_new(true);
+            file.open(mount.path(name)).unwrap()
+        };
+        let (file, nameless) = (open("file"), open("nameless"));
+        fs::remove_file(mount.path("nameless")).unwrap();
+        let mut log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(mount.path("log"))
+            .unwrap();
+        let mut work = |round: u64| {
+            for file in [&file, &nameless] {
+                file.write_all_at(&pattern(round, 5000), 5000 * round)
+                    .unwrap();
+                for before in 0..=round {
+                    let mut read = vec![0; 5000];
+                    file.read_exact_at(&mut read, 5000 * before).unwrap();
+                    assert!(read == pattern(before, 5000), "round {before}");
+                }
+            }
+            log.write_all(format!("{round}\n").as_bytes()).unwrap();
+            fs::write(mount.path(&format!("made{round}")), "x").unwrap();
+        };
+        work(0);
+        for round in [1, 3] {
+            node.kill();
+            work(round);
+            node.start_again();
+            until("the mount is back at the node", || {
+                // It goes there with what is asked next.
+                fs::metadata(mount.path("log")).unwrap();
+                let control = format!("unix:{}", dir.join("socket.control").display());
+                let status = presagio_ok(&["ionode", "status", &control]).json();
+                status["connections"].as_u64() > Some(0)
+            });
+            work(round + 1);
+        }
+        assert_eq!(fs::read(export.join("log")).unwrap(), b"0\n1\n2\n3\n4\n");
+        assert_eq!(fs::read(export.join("file")).unwrap().len(), 25_000);
+        assert!((0..5).all(|round| export.join(format!("made{round}")).exists()));
+    });
+}
+
+/// Each node has the export from a mount of its own, as on GlusterFS: the numbers of file systems differ, and the kernel's
+/// handles mean nothing to the other.
+#[test]
+fn files_stay_open_when_another_node_has_the_export_from_another_mount() {
+    let name = "files_stay_open_when_another_node_has_the_export_from_another_mount";
+    apart(name, BOUND, |dir| {
+        let base = dir.join("base");
+        fs::create_dir(&base).unwrap();
+        let below = Node::unix(dir, "below", &base, &[]);
+        let mounts = ["one", "two"].map(|name| {
+            let point = dir.join(format!("mnt-{name}"));
+            Mounted::start(&[&below.at], &point, None, &[])
+        });
+        fs::create_dir(base.join("export")).unwrap();
+        let [one, two] = &mounts;
+        let mut nodes = [("one", one), ("two", two)]
+            .map(|(name, mount)| Node::unix(dir, name, &mount.path("export"), &["--grace", "0.5"]));
+        let at: Vec<_> = nodes.iter().map(|node| node.at.clone()).collect();
+        let mount = Mounted::start(&[&at[0], &at[1]], &dir.join("mnt"), None, &[]);
+        let open = |name: &str| {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create_new(true);
+            file.open(mount.path(name)).unwrap()
+        };
+        fs::create_dir(mount.path("dir")).unwrap();
+        let (file, nameless) = (open("dir/file"), open("nameless"));
+        let work = |round: u64| {
+            for (seed, file) in [(0, &file), (1 << 32, &nameless)] {
+                let bytes = pattern(seed | round, 3000);
+                file.write_all_at(&bytes, 3000 * round).unwrap();
+                for before in 0..=round {
+                    let mut read = vec![0; 3000];
+                    file.read_exact_at(&mut read, 3000 * before).unwrap();
+                    assert!(read == pattern(seed | before, 3000), "round {before}");
+                }
+            }
+        };
+        work(0);
+        fs::remove_file(mount.path("nameless")).unwrap();
+        work(1);
+        for (round, node) in (2..).zip([0, 1, 0, 1]) {
+            nodes[node].kill();
+            work(round);
+            nodes[node].start_again();
+        }
+        let there = fs::read(base.join("export/dir/file")).unwrap();
+        assert_eq!(there.len(), 6 * 3000);
+        drop((file, nameless));
+        drop(mount);
+        drop(nodes);
+        drop(mounts);
+    });
 }

@@ -553,6 +553,54 @@ fn users_are_let_in_as_themselves() {
     });
 }
 
+/// What it may not do to a file of another's, it may not do either when the file has lost its name.
+const NAMELESS: &str = r#"
+import os, sys
+path = sys.argv[1] + '/file'
+owner, reader, stranger = 61001, 61002, 61003
+def become(user):
+    os.seteuid(0); os.setegid(user); os.seteuid(user)
+become(owner)
+mine = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+become(reader)
+theirs = os.open(path, os.O_RDONLY)
+become(owner)
+os.unlink(path)
+for user in (stranger, reader):
+    become(user)
+    for change in (lambda: os.fchmod(theirs, 0o666), lambda: os.utime(theirs, (1, 1)), lambda: os.fchown(theirs, user, user)):
+        try:
+            change()
+        except OSError:
+            continue
+        sys.exit(f'{user} changed what is not its own')
+become(owner)
+assert os.fstat(mine).st_mode & 0o777 == 0o644
+os.fchmod(mine, 0o600)
+assert os.fstat(mine).st_mode & 0o777 == 0o600
+"#;
+
+#[test]
+fn nobody_changes_a_file_without_a_name_in_the_name_of_another() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let server = Server::start();
+    let mount = Mount::of(&server);
+    for dir in [
+        server.export(),
+        mount.path().to_owned(),
+        server.export().parent().unwrap().to_owned(),
+    ] {
+        let _ = fs::set_permissions(dir, fs::Permissions::from_mode(0o777));
+    }
+    let mut python = Command::new("python3");
+    let said = python.args(["-c", NAMELESS]).arg(mount.path()).output();
+    let said = said.unwrap();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{err}");
+}
+
 #[test]
 fn fids_are_given_back_when_the_kernel_forgets() {
     mounted(|mount, _| {

@@ -160,6 +160,14 @@ impl Files {
             .map(|entry| entry.file.clone())
     }
 
+    /// The open files that have no name any more.
+    pub fn nameless(&self) -> Vec<FileKey> {
+        let table = self.table();
+        let files = table.by_key.values().map(|entry| &entry.file);
+        let nameless = files.filter(|file| file.is_nameless());
+        nameless.map(|file| file.key).collect()
+    }
+
     /// How many files are open.
     pub fn len(&self) -> usize {
         self.table().by_key.len()
@@ -231,6 +239,12 @@ impl Hold {
     /// The file.
     pub fn file(&self) -> &Arc<File> {
         &self.file
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Hold {
+        self.files.opened(self.file.key, || self.file.path.to_vec())
     }
 }
 

@@ -11,13 +11,13 @@ use crate::control::Window;
 use crate::data::{Data, Dispatcher};
 use crate::error::Result;
 use crate::export::{Export, FileKey, Place};
-use crate::files::{Files, Moving, OpenFile, Reaper};
+use crate::files::{Files, Hold, Moving, Reaper};
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::locks::Locks;
 use crate::metrics::Metrics;
 use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Seat, arrived, watch};
-use crate::once::OnceTable;
+use crate::once::{Instance, OnceTable};
 use crate::own::{OwnDirectory, node_name};
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
@@ -27,9 +27,10 @@ use crate::users::Users;
 use presagio_engine::{Engine, EngineConfig};
 use presagio_ninep::Name;
 use presagio_sched::{PolicyKind, Settings, SettingsError};
-use presagio_storage::Storage;
+use presagio_storage::{Storage, StripedSet};
 use presagio_trace::TraceError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,6 +43,22 @@ use std::time::{Duration, Instant};
 
 /// Memory that is kept for payloads when none is under way.
 const KEPT_MAX: usize = 128 << 20;
+
+/// For so long a file without a name that a client has closed may be opened by whom it gave the handle to.
+const PASSED_ON: Duration = Duration::from_secs(5);
+
+/// Files that wait for their clients at most.
+const LINGERING_MAX: usize = 1 << 16;
+
+/// How often the other nodes are told which files without a name are in use: often enough for what they let go after a day.
+const TELL_EVERY: Duration = Duration::from_secs(3600);
+
+/// A file that counts as open for a while.
+struct Lingers {
+    until: Instant,
+    instance: Instance,
+    hold: Hold,
+}
 
 /// What all parts of a node share.
 pub struct Shared {
@@ -81,8 +98,10 @@ pub struct Shared {
     claims_until: Option<Instant>,
     /// Whether the next node is told that there are clients.
     told_of_clients: Mutex<bool>,
-    /// Files without a name whose clients were lost and may come back.
-    lingering: Mutex<Vec<(Instant, Arc<OpenFile>)>>,
+    /// Files whose clients were lost and may come back.
+    lingering: Mutex<VecDeque<Lingers>>,
+    /// When the others were last told which files without a name are in use.
+    told_of_files: Mutex<Instant>,
     connections: AtomicUsize,
     numbers: AtomicU64,
 }
@@ -152,22 +171,52 @@ impl Shared {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A fid is let go: with it go the locks that were taken through it.
-    pub fn closed(&self, held: &Held) {
-        if let Open::File(file) = &held.open {
-            self.locks.closed(held.place.key(), file.number);
+    /// A fid is let go: with it go the locks that were taken through it. A file without a name stays for a moment, since a
+    /// client may have given its handle to another (a process to its child), if it is one of those who have such.
+    pub fn closed(&self, held: &Held, instance: Option<Instance>) {
+        let Open::File(file) = &held.open else {
+            return;
+        };
+        self.locks.closed(held.place.key(), file.number);
+        if let Some(instance) = instance
+            && file.hold.file().is_nameless()
+        {
+            self.linger(instance, &file.hold, PASSED_ON.min(self.config.grace));
         }
     }
 
-    /// A client that may come back was lost: its locks, and its files without a name, wait for it.
-    pub fn lost(&self, held: &Held) {
+    /// A client that may come back was lost: its locks and files wait for it. What loses its last name meanwhile is kept.
+    pub fn lost(&self, held: &Held, instance: Instance) {
         let Open::File(file) = &held.open else {
             return;
         };
         self.locks.lost(held.place.key(), file.number);
-        if file.hold.file().is_nameless() {
-            self.lingering().push((Instant::now(), file.clone()));
-        }
+        self.linger(instance, &file.hold, self.config.grace);
+    }
+
+    /// A file counts as open for so long.
+    fn linger(&self, instance: Instance, hold: &Hold, time: Duration) {
+        let hold = hold.clone();
+        let mut lingering = self.lingering();
+        let first = (lingering.len() >= LINGERING_MAX).then(|| lingering.pop_front());
+        lingering.push_back(Lingers {
+            until: Instant::now() + time,
+            instance,
+            hold,
+        });
+        drop(lingering);
+        // Without the lock: it may be the last that had the file.
+        drop(first);
+    }
+
+    /// A client has opened a file again: it need not wait for it any more.
+    pub fn came_back(&self, instance: Instance, key: FileKey) {
+        let mut lingering = self.lingering();
+        let of_it = |it: &Lingers| it.instance == instance && it.hold.file().key == key;
+        let place = lingering.iter().position(of_it);
+        let back = place.and_then(|place| lingering.remove(place));
+        drop(lingering);
+        drop(back);
     }
 
     /// Whether clients of the node before may still come back: then anything may be open.
@@ -206,7 +255,7 @@ impl Shared {
         }
     }
 
-    fn lingering(&self) -> MutexGuard<'_, Vec<(Instant, Arc<OpenFile>)>> {
+    fn lingering(&self) -> MutexGuard<'_, VecDeque<Lingers>> {
         self.lingering
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -222,14 +271,16 @@ impl Shared {
             return self.claimable().push(key);
         }
         let reaped = self.act_as_node().map_err(io::Error::from).and_then(|()| {
-            let kept = own.kept(key)?;
-            if self.files.find(key).is_some() {
+            let Some(_unopened) = self.files.losing(key) else {
                 return Ok(()); // Somebody came back for it.
+            };
+            let (kept, stat) = Place::of(own.kept(key)?, None)?;
+            // First the name, then the bytes: who has it open at another node can tell a file that is gone from a hole.
+            own.let_go(key)?;
+            match stat.stx_nlink {
+                1 => self.export.storage().removed(kept.fd()),
+                _ => Ok(()),
             }
-            if Place::of(kept.try_clone()?, None)?.1.stx_nlink == 1 {
-                self.export.storage().removed(kept.as_fd())?;
-            }
-            own.let_go(key)
         });
         if let Err(error) = reaped
             && error.kind() != io::ErrorKind::NotFound
@@ -242,15 +293,13 @@ impl Shared {
     fn tidy(&self, age: Duration) {
         self.locks.tidy(self.own.as_ref());
         self.once.tidy();
-        let grace = self.config.grace;
-        let mut lingering = self.lingering();
-        let (gone, left) = std::mem::take(&mut *lingering)
-            .into_iter()
-            .partition(|(since, _)| since.elapsed() > grace);
+        let (now, mut lingering) = (Instant::now(), self.lingering());
+        let all = std::mem::take(&mut *lingering).into_iter();
+        let (left, gone): (VecDeque<_>, VecDeque<_>) = all.partition(|it| now < it.until);
         *lingering = left;
         drop(lingering);
-        let gone: Vec<_> = gone;
         drop(gone);
+        self.tell_of_files();
         if age < self.config.grace {
             return;
         }
@@ -271,6 +320,21 @@ impl Shared {
         for key in kept.into_iter().flatten() {
             if self.files.find(key).is_none() {
                 self.reap(key);
+            }
+        }
+    }
+
+    /// What is open here is no leftover for the others.
+    fn tell_of_files(&self) {
+        let told = self.told_of_files.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = &self.own
+            && told.elapsed() >= TELL_EVERY
+        {
+            *told = Instant::now();
+            for key in self.files.nameless() {
+                // It may have been closed just now.
+                let _ = own.touch(key);
             }
         }
     }
@@ -384,6 +448,15 @@ pub enum StartError {
         /// Why.
         error: io::Error,
     },
+    /// The directory has the names of a striped set, whose bytes are elsewhere.
+    #[error(
+        "{path} belongs to a striped set: its files say where their bytes are, and have none. Name all \
+         directories of its data servers"
+    )]
+    Striped {
+        /// Which.
+        path: std::path::PathBuf,
+    },
     /// An address cannot be listened to.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -435,6 +508,9 @@ impl Node {
         addresses: &[Address],
         trusted: bool,
     ) -> std::result::Result<Node, StartError> {
+        if !storage.is_private() {
+            not_striped(&config.export)?;
+        }
         let is_root = Power::of_this_process().is_root();
         let door = Door::of(&config, trusted, is_root)?;
         let listeners = addresses.iter().map(|address| {
@@ -695,10 +771,20 @@ impl Shared {
             claims_until: had_clients.then(|| Instant::now() + grace),
             told_of_clients: Mutex::new(false),
             lingering: Mutex::default(),
+            told_of_files: Mutex::new(Instant::now()),
             connections: AtomicUsize::new(0),
             numbers: AtomicU64::new(1),
         })
     }
+}
+
+/// That the bytes of a directory's files are in them.
+fn not_striped(export: &Path) -> std::result::Result<(), StartError> {
+    let set = StripedSet::around(export).map_err(|error| StartError::Export {
+        path: export.to_owned(),
+        error,
+    })?;
+    set.map_or(Ok(()), |path| Err(StartError::Striped { path }))
 }
 
 /// How often what nobody came back for is let go.

@@ -4,7 +4,7 @@
 //! .presagio/              mode 0700
 //!   secret                32 random bytes: signs what clients are given to come back with
 //!   once/HEX              the replies to an instance's numbered requests (crate::once)
-//!   unlinked/DEVICE-INODE files that lost their last name while they were open
+//!   unlinked/INODE        files that lost their last name while they were open
 //!   node.NODE             locked (flock) by the node of this name while it runs
 //!   clients.NODE          there if clients that may come back were there when that node was last heard of
 //!   locks.NODE            there if locks were held when that node was last heard of: the instances that did, 16 bytes each
@@ -47,6 +47,8 @@ pub struct OwnDirectory {
     dir: OwnedFd,
     once: OwnedFd,
     unlinked: OwnedFd,
+    /// The file system of the export's root, as it is called here. Files of others cannot be kept.
+    device: u64,
     secret: [u8; SECRET_LEN],
     /// Nobody else has our name while this is open.
     name: OnceLock<OwnedFd>,
@@ -70,6 +72,7 @@ impl OwnDirectory {
             dir,
             once,
             unlinked,
+            device: rustix::fs::fstat(root)?.st_dev,
             secret,
             name: OnceLock::new(),
             node_file: format!("{NODE}.{node}"),
@@ -119,7 +122,7 @@ impl OwnDirectory {
     pub fn keep(&self, file: BorrowedFd<'_>, key: FileKey) -> io::Result<()> {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
         let (here, follow) = (rustix::fs::CWD, AtFlags::SYMLINK_FOLLOW);
-        let name = unlinked_name(key);
+        let name = self.unlinked_name(key);
         match rustix::fs::linkat(here, path, &self.unlinked, name, follow) {
             Err(rustix::io::Errno::EXIST) => Ok(()),
             other => Ok(other?),
@@ -128,7 +131,7 @@ impl OwnDirectory {
 
     /// The file needs no name any more.
     pub fn let_go(&self, key: FileKey) -> io::Result<()> {
-        let name = unlinked_name(key);
+        let name = self.unlinked_name(key);
         Ok(rustix::fs::unlinkat(
             &self.unlinked,
             name,
@@ -138,14 +141,14 @@ impl OwnDirectory {
 
     /// Whether we keep a name for a file.
     pub fn keeps(&self, key: FileKey) -> bool {
-        let name = unlinked_name(key);
+        let name = self.unlinked_name(key);
         rustix::fs::statat(&self.unlinked, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// A file that we keep a name for.
     pub fn kept(&self, key: FileKey) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = unlinked_name(key);
+        let name = self.unlinked_name(key);
         Ok(rustix::fs::openat(
             &self.unlinked,
             name,
@@ -154,11 +157,22 @@ impl OwnDirectory {
         )?)
     }
 
-    /// Files that got their name here long ago: whoever kept them, it or another node of the export, was killed.
+    /// A file that we keep a name for is still in use: it is no leftover, whoever looks.
+    pub fn touch(&self, key: FileKey) -> io::Result<()> {
+        let name = self.unlinked_name(key);
+        let stat = rustix::fs::statat(&self.unlinked, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+        // Nothing changes but the moment of the last change.
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let chmod = rustix::fs::chmodat(&self.unlinked, name, mode, AtFlags::empty());
+        Ok(chmod?)
+    }
+
+    /// Files that got their name here long ago, and that nobody says are in use: whoever kept them, it or another node of the
+    /// export, was killed.
     pub fn leftovers(&self, clock: &Clock) -> io::Result<Vec<FileKey>> {
         let all = self.all_kept()?.into_iter();
         let is_old = |key: &FileKey| {
-            let name = unlinked_name(*key);
+            let name = self.unlinked_name(*key);
             let stat = rustix::fs::statat(&self.unlinked, name, AtFlags::SYMLINK_NOFOLLOW);
             stat.is_ok_and(|stat| clock.age(stat.st_ctime) > LEFT_OVER_AFTER)
         };
@@ -170,8 +184,24 @@ impl OwnDirectory {
         let entries = rustix::fs::Dir::read_from(&self.unlinked)?;
         let names = entries.filter_map(|entry| entry.ok());
         Ok(names
-            .filter_map(|entry| key_of_name(entry.file_name().to_bytes()))
+            .filter_map(|entry| self.key_of_name(entry.file_name().to_bytes()))
             .collect())
+    }
+
+    /// The numbers of file systems differ from mount to mount, and so from node to node: not those of files.
+    fn unlinked_name(&self, key: FileKey) -> String {
+        match key.device == self.device {
+            true => format!("{:x}", key.inode),
+            false => format!("{:x}-{:x}", key.device, key.inode),
+        }
+    }
+
+    fn key_of_name(&self, name: &[u8]) -> Option<FileKey> {
+        let inode = std::str::from_utf8(name).ok()?;
+        Some(FileKey {
+            device: self.device,
+            inode: u64::from_str_radix(inode, 16).ok()?,
+        })
     }
 
     /// Remembers who holds locks.
@@ -226,18 +256,6 @@ impl OwnDirectory {
     fn was_noted(&self, marker: &str) -> bool {
         rustix::fs::statat(&self.dir, marker, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
-}
-
-fn unlinked_name(key: FileKey) -> String {
-    format!("{:x}-{:x}", key.device, key.inode)
-}
-
-fn key_of_name(name: &[u8]) -> Option<FileKey> {
-    let (device, inode) = std::str::from_utf8(name).ok()?.split_once('-')?;
-    Some(FileKey {
-        device: u64::from_str_radix(device, 16).ok()?,
-        inode: u64::from_str_radix(inode, 16).ok()?,
-    })
 }
 
 fn directory(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
@@ -347,15 +365,51 @@ mod tests {
         let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
         let file = std::fs::File::create(dir.path().join("file")).unwrap();
         let key = FileKey {
-            device: 5,
+            device: rustix::fs::fstat(&file).unwrap().st_dev,
             inode: 77,
         };
         own.keep(file.as_fd(), key).unwrap();
         std::fs::remove_file(dir.path().join("file")).unwrap();
         assert!(own.keeps(key) && own.kept(key).is_ok());
         assert_eq!(own.all_kept().unwrap(), [key]);
+        let elsewhere = FileKey {
+            device: !key.device,
+            ..key
+        };
+        assert!(!own.keeps(elsewhere), "numbers are of one file system");
         own.let_go(key).unwrap();
         assert!(!own.keeps(key));
+    }
+
+    #[test]
+    fn a_file_that_is_said_to_be_in_use_is_no_leftover() {
+        let (dir, root) = root();
+        let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
+        let file = std::fs::File::create(dir.path().join("file")).unwrap();
+        let device = rustix::fs::fstat(&file).unwrap().st_dev;
+        let key = FileKey { device, inode: 77 };
+        own.keep(file.as_fd(), key).unwrap();
+        let changed = || rustix::fs::fstat(&file).unwrap();
+        let before = (
+            changed().st_ctime,
+            changed().st_ctime_nsec,
+            changed().st_mode,
+        );
+        // Times are as fine as the kernel's ticks.
+        std::thread::sleep(Duration::from_millis(50));
+        own.touch(key).unwrap();
+        let after = (
+            changed().st_ctime,
+            changed().st_ctime_nsec,
+            changed().st_mode,
+        );
+        assert!(after > before && after.2 == before.2);
+        let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap());
+        let clock = |after| Clock::set_to(seconds(changed().st_ctime) + after);
+        let soon = clock(LEFT_OVER_AFTER - Duration::from_secs(60));
+        assert_eq!(own.leftovers(&soon).unwrap(), []);
+        let late = clock(LEFT_OVER_AFTER + Duration::from_secs(60));
+        assert_eq!(own.leftovers(&late).unwrap(), [key]);
     }
 
     #[test]

@@ -150,6 +150,85 @@ fn handle(session: &Session, file: &File) -> Vec<u8> {
     }
 }
 
+/// What is in the file of a handle, opened again.
+fn reopened(
+    session: &Session,
+    root: &File,
+    fid: Fid,
+    handle: &[u8],
+) -> Result<Vec<u8>, presagio_ninep::client::Error> {
+    session.client().call(Request::Reopen {
+        root: root.fid(),
+        fid,
+        flags: presagio_ninep::extension::ReopenFlags::new(OpenFlags::RDONLY),
+        handle: presagio_ninep::Handle::new(handle).unwrap(),
+    })?;
+    let mut bytes = vec![0; 100];
+    let count = session.client().read(fid, 0, &mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_while_a_connection_is_down_is_still_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let export = directory.path().join("export");
+    fs::create_dir(&export).unwrap();
+    for name in ["removed", "replaced", "new"] {
+        fs::write(export.join(name), name).unwrap();
+    }
+    let node = node_on(&directory, Duration::from_secs(3));
+    let (session, root) = connect(&directory);
+    let resume = hello(&session, 6, [0; 16]);
+    let files = ["removed", "replaced"].map(|name| opened(&root, name, OpenFlags::RDONLY));
+    let handles = files.each_ref().map(|file| handle(&session, file));
+    // The connection is lost, and nobody says goodbye.
+    session.client().close();
+    wait_until("the node knows that", || node.connections() == 0);
+    let (_other, theirs) = connect(&directory);
+    theirs.unlink("removed", UnlinkFlags(0)).unwrap();
+    theirs.rename_at("new", &theirs, "replaced").unwrap();
+    let (session, root) = connect(&directory);
+    hello(&session, 6, resume);
+    for (at, (name, handle)) in ["removed", "replaced"].iter().zip(&handles).enumerate() {
+        let bytes = reopened(&session, &root, Fid(7000 + at as u32), handle);
+        assert_eq!(bytes.expect(name), name.as_bytes());
+    }
+    // What it has back is let go with it, and so is all in the end.
+    drop((session, root));
+    let kept = export.join(".presagio/unlinked");
+    wait_until("what nobody has open is let go", || {
+        fs::read_dir(&kept).unwrap().count() == 0
+    });
+    assert_eq!(fs::read(export.join("replaced")).unwrap(), b"new");
+}
+
+#[test]
+fn a_file_without_a_name_may_be_passed_on_before_it_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let export = directory.path().join("export");
+    fs::create_dir(&export).unwrap();
+    let _node = node_on(&directory, Duration::from_secs(3));
+    let (parent, root) = connect(&directory);
+    hello(&parent, 7, [0; 16]);
+    let file = rw_file(&root, "file");
+    file.write_at(0, b"passed on").unwrap();
+    root.unlink("file", UnlinkFlags(0)).unwrap();
+    let handle = handle(&parent, &file);
+    let fid = file.fid();
+    parent.client().call(Request::Clunk { fid }).unwrap();
+    let (child, theirs) = connect(&directory);
+    hello(&child, 8, [0; 16]);
+    let bytes = reopened(&child, &theirs, Fid(7000), &handle);
+    assert_eq!(bytes.expect("it has the handle"), b"passed on");
+    let kept = export.join(".presagio/unlinked");
+    assert_eq!(fs::read_dir(&kept).unwrap().count(), 1);
+    drop((child, theirs));
+    wait_until("what nobody has open is let go", || {
+        fs::read_dir(&kept).unwrap().count() == 0
+    });
+}
+
 #[test]
 fn a_file_that_loses_its_name_before_its_client_is_back_is_still_there_for_it() {
     if !common::is_root("finding files by their handles") {
@@ -177,16 +256,8 @@ fn a_file_that_loses_its_name_before_its_client_is_back_is_still_there_for_it() 
     hello(&session, 5, resume);
     for (at, (name, handle)) in ["removed", "replaced"].iter().zip(&handles).enumerate() {
         let fid = Fid(7000 + at as u32);
-        let reopen = Request::Reopen {
-            root: root.fid(),
-            fid,
-            flags: presagio_ninep::extension::ReopenFlags::new(OpenFlags::RDONLY),
-            handle: presagio_ninep::Handle::new(handle).unwrap(),
-        };
-        session.client().call(reopen).expect(name);
-        let mut bytes = vec![0; 100];
-        let count = session.client().read(fid, 0, &mut bytes).unwrap();
-        assert_eq!(&bytes[..count], name.as_bytes());
+        let bytes = reopened(&session, &root, fid, handle);
+        assert_eq!(bytes.expect(name), name.as_bytes());
         let mask = GetAttr::BASIC;
         let attr = session
             .client()

@@ -11,6 +11,10 @@
 //! is extended. What is missing of an object within the file reads as zeros; so a file can have holes, and an
 //! object that nobody wrote to need not exist.
 //!
+//! *Removal.* First the name goes, then the objects. Another node may have the file open: it has all objects open that there
+//! were when it looked last, and keeps them. Where one is missing of a file without a name nobody can tell a hole from what
+//! was removed: that is ESTALE, never zeros.
+//!
 //! *Order.* Writes share a lock of the file, appends and cuts have it alone: within this process an append is one step.
 //! Nodes that share the set exclude each other's appends and cuts by `flock` on the namespace's file, as far as its file
 //! system knows that.
@@ -79,7 +83,9 @@ impl Storage for Striped {
             objects: OnceLock::new(),
             making: Mutex::new(()),
         };
-        file.known()?;
+        if let Some(objects) = file.known()? {
+            objects.open_all();
+        }
         Ok(Arc::new(file))
     }
 
@@ -101,7 +107,7 @@ impl Storage for Striped {
             return Ok(None);
         }
         match read_record(reopen(name)?.as_fd())? {
-            Some(record) => self.0.objects(record)?.size().map(Some),
+            Some(record) => self.0.objects(record)?.size_now().map(Some),
             None => Ok(Some(EMPTY)),
         }
     }
@@ -289,7 +295,7 @@ impl Bytes for Striping {
             return Err(Errno::BADF.into());
         }
         match self.known()? {
-            Some(objects) => objects.read(object, offset, to),
+            Some(objects) => objects.read(self.name.as_fd(), object, offset, to),
             None => Ok(0),
         }
     }
@@ -297,7 +303,7 @@ impl Bytes for Striping {
     fn write(&self, object: u16, offset: u64, from: &[IoSlice<'_>]) -> io::Result<usize> {
         let objects = self.made()?;
         let _shared = objects.order.read().unwrap_or_else(PoisonError::into_inner);
-        objects.write(object, offset, from)
+        objects.write(self.name.as_fd(), object, offset, from)
     }
 
     fn append(&self, from: &[u8]) -> io::Result<usize> {
@@ -308,7 +314,7 @@ impl Bytes for Striping {
             .unwrap_or_else(PoisonError::into_inner);
         let _locked = Locked::new(self.name.as_fd())?;
         let end = objects.size()?.bytes;
-        objects.write_at(end, from)
+        objects.write_at(self.name.as_fd(), end, from)
     }
 
     fn size(&self) -> io::Result<Option<Size>> {
@@ -328,7 +334,7 @@ impl Bytes for Striping {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let _locked = Locked::new(self.name.as_fd())?;
-        objects.set_len(bytes)
+        objects.set_len(self.name.as_fd(), bytes)
     }
 
     fn sync(&self, how: Durable) -> io::Result<()> {

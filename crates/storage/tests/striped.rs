@@ -364,6 +364,85 @@ fn somebody_elses_file_is_an_error_and_stays_as_it_is() {
     assert_eq!(fs::read(&path).expect("a file"), b"a letter");
 }
 
+/// Two nodes have the set: what one removes, the other may have open.
+#[test]
+fn a_file_that_another_node_removes_is_what_it_was_or_gone_and_never_zeros() {
+    let place = Place::new(4, 4096);
+    let (ours, theirs) = (place.start(), place.start());
+    let remove = |path: &Path| {
+        let name = name(path);
+        fs::remove_file(path).expect("a name");
+        theirs.removed(name.as_fd()).expect("removed");
+    };
+    let bytes = pattern(1, 4 * 4096);
+    // All objects were there when it was opened.
+    let path = place.file("whole");
+    write(&*create(&theirs, &path), 0, &bytes);
+    let whole = open(&ours, &path);
+    remove(&path);
+    assert!(place.objects().is_empty(), "they are gone");
+    assert_eq!(read(&*whole, Range::at(0, bytes.len() as u64)), bytes);
+    // Some were not, and somebody has asked for the size since, or nobody has.
+    for was_seen in [true, false] {
+        let path = place.file("grown");
+        let other = create(&theirs, &path);
+        write(&*other, 0, &bytes[..100]);
+        let grown = open(&ours, &path);
+        write(&*other, 100, &bytes[100..]);
+        if was_seen {
+            assert_eq!(size(&*grown), bytes.len() as u64);
+        }
+        remove(&path);
+        let all = (0..4).map(|object| {
+            let mut read = vec![0; 4096];
+            let got = grown.read(object, 0, &mut [IoSliceMut::new(&mut read)]);
+            got.map(|got| read[..got].to_vec())
+        });
+        let all: Vec<_> = all.collect();
+        for (object, read) in all.iter().enumerate() {
+            let there = &bytes[4096 * object..4096 * (object + 1)];
+            match read {
+                Ok(read) if was_seen || object == 0 => assert!(read == there),
+                Ok(read) => assert!(read.is_empty(), "nothing that was not there"),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(116), "{error}"),
+            }
+        }
+        // And nobody makes objects that nobody would ever remove.
+        if !was_seen {
+            let wrote = grown.write(3, 0, &[IoSlice::new(b"late")]);
+            assert_eq!(wrote.unwrap_err().raw_os_error(), Some(116));
+        }
+        assert!(place.objects().is_empty(), "{:?}", place.objects());
+    }
+    // A hole before what is there, in a file that is gone, may have been none.
+    let path = place.file("sparse");
+    let other = create(&theirs, &path);
+    write(&*other, 3 * 4096, b"end");
+    let sparse = open(&ours, &path);
+    assert_eq!(read(&*sparse, Range::at(0, 4096)), vec![0; 4096]);
+    remove(&path);
+    let mut buffer = [1; 10];
+    let gone = sparse.read(0, 0, &mut [IoSliceMut::new(&mut buffer)]);
+    assert_eq!(gone.unwrap_err().raw_os_error(), Some(116));
+    assert_eq!(read(&*sparse, Range::at(3 * 4096, 3)), b"end");
+}
+
+#[test]
+fn directories_of_a_set_are_known_and_what_lies_in_them() {
+    let place = Place::new(2, 4096);
+    let around = |path: &Path| StripedSet::around(path).expect("a directory");
+    assert_eq!(around(&place.set.namespace), None);
+    place.start();
+    let deep = place.file("a/b");
+    fs::create_dir_all(&deep).expect("directories");
+    let names = place.set.namespace.canonicalize().expect("a directory");
+    assert_eq!(around(&place.set.namespace), Some(names.clone()));
+    assert_eq!(around(&deep), Some(names));
+    assert!(around(&place.set.servers[1]).is_some());
+    assert_eq!(around(place.root.path()), None);
+    assert!(StripedSet::around(&place.file("nowhere")).is_err());
+}
+
 #[test]
 fn a_file_that_is_removed_leaves_nothing() {
     let place = Place::new(3, 4096);

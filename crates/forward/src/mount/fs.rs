@@ -747,11 +747,16 @@ fn set_open(open: &Open, attr: SetAttr) -> Result<(), Errno> {
     open.file.setattr(attr)
 }
 
-/// Changes a file that is not given by a handle: as its user, or through an open one if its name is gone.
+/// Changes a file that is not given by a handle: as its user, or, if its name is gone, through what that user has open.
 fn set_by_name(inode: &Inode, uid: u32, attr: SetAttr) -> Result<(), Errno> {
-    match inode.file(uid).and_then(|file| file.setattr(attr)) {
-        Err(Errno::NOENT | Errno::STALE) => inode.with_any(|file| file.setattr(attr)),
-        done => done,
+    let set = inode.file(uid).and_then(|file| file.setattr(attr));
+    if !matches!(set, Err(Errno::NOENT | Errno::STALE)) {
+        return set;
+    }
+    let mut open = inode.all_open().into_iter();
+    match open.find(|open| open.uid == uid) {
+        Some(open) => set_open(&open, attr),
+        None => set,
     }
 }
 

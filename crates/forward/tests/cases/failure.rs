@@ -319,21 +319,30 @@ fn files_are_spread_over_the_nodes_by_their_number() {
     let mut options = one.options();
     options.nodes.push(Address::Unix(two.socket()));
     options.spread = Spread::Files;
-    let root = connect(options);
+    // Another client opens each at the same node.
+    let (root, other) = (connect(options.clone()), connect(options));
     for i in 0..20 {
         let name = format!("file{i}");
         root.create(&name, OpenFlags::RDWR, 0o644, 0)
             .unwrap()
             .write_at(0, name.as_bytes())
             .unwrap();
-        let file = root
-            .walk(&name)
-            .unwrap()
-            .open(OpenFlags::RDWR | OpenFlags::APPEND)
-            .unwrap();
+        let open = |root: &File| {
+            let file = root.walk(&name).unwrap();
+            file.open(OpenFlags::RDWR | OpenFlags::APPEND).unwrap()
+        };
+        let file = open(&root);
+        let of_node = [&one, &two].map(|node| node.opened().contains(&file.qid().path));
+        assert!(of_node[0] != of_node[1], "{name} is opened at one node");
+        open(&other);
+        let now = [&one, &two].map(|node| node.opened().contains(&file.qid().path));
+        assert_eq!(now, of_node, "{name} has one node for all");
         one.world().planned.push_back((WRITE, When::After));
         assert_eq!(file.append(b"!").unwrap(), 1);
         assert_eq!(content(&one, &name), format!("{name}!").into_bytes());
+    }
+    for node in [&one, &two] {
+        assert!(!node.opened().is_empty(), "each node has some");
     }
 }
 

@@ -10,7 +10,7 @@ use presagio_ninep::{
     LockFlags, LockStatus, LockType, MSIZE_MAX, OpenFlags, Qid, QidKind, Reply, Request, SetMask,
     Tag, Text, UnlinkFlags, version,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -86,6 +86,7 @@ struct Stands {
 pub struct Memory {
     pub world: Arc<Mutex<World>>,
     refuses_reopen: Arc<AtomicBool>,
+    opened: Arc<Mutex<BTreeSet<u64>>>,
     directory: tempfile::TempDir,
 }
 
@@ -100,6 +101,8 @@ impl Memory {
         let listener = UnixListener::bind(directory.path().join("socket")).expect("a socket");
         let (shared, refuses_reopen) = (world.clone(), Arc::new(AtomicBool::new(false)));
         let refuses = refuses_reopen.clone();
+        let opened: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
+        let opens = opened.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let world = shared.clone();
@@ -111,14 +114,24 @@ impl Memory {
                 drop(guard);
                 let mut connection = Connection::new(stream, world);
                 connection.refuses_reopen = refuses.clone();
+                connection.opened = opens.clone();
                 std::thread::spawn(move || connection.serve());
             }
         });
         Memory {
             world,
             refuses_reopen,
+            opened,
             directory,
         }
+    }
+
+    /// The numbers of files that were opened through this way in, other than by creating them.
+    pub fn opened(&self) -> BTreeSet<u64> {
+        self.opened
+            .lock()
+            .expect("no test has panicked here")
+            .clone()
     }
 
     /// From now on this way in does not answer Treopen.
@@ -157,6 +170,7 @@ pub fn serve(stream: UnixStream, world: Arc<Mutex<World>>) {
 struct Connection {
     stream: UnixStream,
     refuses_reopen: Arc<AtomicBool>,
+    opened: Arc<Mutex<BTreeSet<u64>>>,
     world: Arc<Mutex<World>>,
     fids: HashMap<Fid, Stands>,
     instance: [u8; 16],
@@ -181,6 +195,7 @@ impl Connection {
         Connection {
             stream,
             refuses_reopen: Arc::default(),
+            opened: Arc::default(),
             world,
             fids: HashMap::new(),
             instance: [0; 16],
@@ -417,6 +432,9 @@ impl Connection {
                     world.tree.bytes(number)?.clear();
                 }
                 self.stand(fid, number, Some(flags));
+                let mut opened = self.opened.lock().expect("no test has panicked here");
+                opened.insert(number);
+                drop(opened);
                 let (qid, iounit) = (qid(&world.tree, number)?, 0);
                 Reply::Open { qid, iounit }
             }

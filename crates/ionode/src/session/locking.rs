@@ -45,7 +45,7 @@ impl Session {
         let status = self.node.locks.set(held.place.key(), &wanted, own, open);
         // A lock that came after its session was over would be nobody's.
         if self.fids().has_ended() {
-            self.node.closed(&held);
+            self.closed(&held);
         }
         answer.reply(Reply::Lock {
             status: self.understood(status),

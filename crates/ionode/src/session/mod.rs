@@ -388,7 +388,13 @@ impl Session {
         }
     }
 
-    /// The session is over: all that it holds is let go. The locks of a client that may come back wait for it.
+    /// What a fid stood for is let go.
+    fn closed(&self, held: &Held) {
+        let instance = self.greeting.get().map(|greeting| greeting.instance);
+        self.node.closed(held, instance);
+    }
+
+    /// The session is over: all that it holds is let go. The locks and files of a client that may come back wait for it.
     pub fn end(&self) {
         if let Some(greeting) = self.greeting.get() {
             self.node.fences.left(greeting.instance, &self.fence);
@@ -396,8 +402,8 @@ impl Session {
         let all = self.fids().clear();
         for held in all {
             match self.greeting.get() {
-                Some(_) => self.node.lost(&held),
-                None => self.node.closed(&held),
+                Some(greeting) => self.node.lost(&held, greeting.instance),
+                None => self.node.closed(&held, None),
             }
         }
     }

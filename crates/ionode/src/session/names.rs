@@ -59,7 +59,7 @@ impl Session {
         if let Open::NewXattr(value) = &held.open {
             self.set_xattr(&held, value)?;
         }
-        self.node.closed(&held);
+        self.closed(&held);
         answer.reply(Reply::Clunk)
     }
 
@@ -167,7 +167,7 @@ impl Session {
     /// Removes what a fid stands for, and the fid in any case.
     pub(super) fn remove(&self, fid: Fid, answer: &mut Answer<'_>) -> Result<()> {
         let held = self.fids().remove(fid)?;
-        self.node.closed(&held);
+        self.closed(&held);
         self.node.power.act_as(&held.user)?;
         let (dir, name) = self.still_at(&held.place)?;
         let name = Name::new(&name).map_err(|_| Errno::INVAL)?;

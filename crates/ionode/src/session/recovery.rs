@@ -53,6 +53,12 @@ impl Drop for Begun<'_> {
     }
 }
 
+/// What a handle may take among the replies that are kept.
+const KEPT_MAX: usize = 440;
+
+/// And where it is only sent.
+const HANDLE_MAX: usize = 6000;
+
 const NOTHING: Access = Access {
     read: false,
     write: false,
@@ -173,7 +179,7 @@ impl Session {
         }
         let extra = match (request, result) {
             (Request::Create { fid, .. } | Request::Open { fid, .. }, Ok(())) => {
-                self.handle_of(fid)
+                self.handle_of(fid, KEPT_MAX)
             }
             _ => Ok(Vec::new()),
         };
@@ -229,7 +235,7 @@ impl Session {
         answer.reply(Reply::Write { count })
     }
 
-    fn handle_of(&self, fid: Fid) -> Result<Vec<u8>> {
+    fn handle_of(&self, fid: Fid, room: usize) -> Result<Vec<u8>> {
         let held = self.held(fid)?;
         let granted = match &held.open {
             Open::File(file) => Access {
@@ -246,14 +252,14 @@ impl Session {
             &self.node.seal,
             &self.node.export,
             &held.place,
-            held.user.uid,
-            granted,
+            (held.user.uid, granted),
             self.node.clock.now(),
+            room,
         )
     }
 
     pub(super) fn handle(&self, fid: Fid, answer: &mut Answer<'_>) -> Result<()> {
-        let handle = self.handle_of(fid)?;
+        let handle = self.handle_of(fid, HANDLE_MAX)?;
         let handle = Handle::new(&handle).map_err(|_| Errno::IO)?;
         answer.reply(Reply::Handle { handle })
     }
@@ -323,6 +329,10 @@ impl Session {
                 .is_some_and(|own| own.keeps(file.hold.file().key))
         {
             self.node.files.lost_name(file.hold.file().key);
+        }
+        if let (Open::File(file), Some(greeting)) = (&held.open, self.greeting.get()) {
+            let key = file.hold.file().key;
+            self.node.came_back(greeting.instance, key);
         }
         Ok(held)
     }

@@ -43,6 +43,14 @@ impl Objects {
         }
     }
 
+    /// Opens those that are there: what is removed through another node later stays for those who have it open. A server that
+    /// is not there is the error of those who need it.
+    pub fn open_all(&self) {
+        for (object, _) in self.all() {
+            let _ = self.existing(object);
+        }
+    }
+
     /// The numbers of all objects and their servers.
     fn all(&self) -> impl Iterator<Item = (u16, u16)> {
         (0..).zip(self.record.servers.iter().copied())
@@ -67,11 +75,12 @@ impl Objects {
     }
 
     /// An object that is made if there is none.
-    fn made(&self, object: u16) -> io::Result<BorrowedFd<'_>> {
+    fn made(&self, name: BorrowedFd<'_>, object: u16) -> io::Result<BorrowedFd<'_>> {
         let server = self.server(object)?;
         if let Some(existing) = self.existing(object)? {
             return Ok(existing);
         }
+        is_hole(name)?;
         let made = self.set.servers.make(server, self.record.object)?;
         Ok(self.open[usize::from(object)].get_or_init(|| made).as_fd())
     }
@@ -83,8 +92,14 @@ impl Objects {
         }
     }
 
-    /// It ends where the last of its objects does.
+    /// It ends where the last of its objects does. What others have added since it was opened is opened, and stays.
     pub fn size(&self) -> io::Result<Size> {
+        self.open_all();
+        self.size_now()
+    }
+
+    /// The same, of a file that nobody need have open.
+    pub fn size_now(&self) -> io::Result<Size> {
         let mut size = EMPTY;
         for (object, server) in self.all() {
             if let Some(stat) = self.stat(object, server)? {
@@ -97,7 +112,13 @@ impl Objects {
     }
 
     /// Reads what is there; zeros up to the end of the file.
-    pub fn read(&self, object: u16, offset: u64, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub fn read(
+        &self,
+        name: BorrowedFd<'_>,
+        object: u16,
+        offset: u64,
+        to: &mut [IoSliceMut<'_>],
+    ) -> io::Result<usize> {
         let wanted = total(to.iter().map(|part| part.len()));
         let got = self.read_existing(object, offset, to)?;
         if got == wanted {
@@ -107,6 +128,9 @@ impl Objects {
         let end = self.geometry.object_len(object, self.size()?.bytes);
         let got = self.read_existing(object, offset, to)?;
         let within = end.saturating_sub(offset).min(wanted as u64) as usize;
+        if within > 0 && self.existing(object)?.is_none() {
+            is_hole(name)?;
+        }
         zero(to, got, within);
         Ok(got.max(within))
     }
@@ -136,21 +160,27 @@ impl Objects {
         }
     }
 
-    pub fn write(&self, object: u16, offset: u64, from: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub fn write(
+        &self,
+        name: BorrowedFd<'_>,
+        object: u16,
+        offset: u64,
+        from: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
         let bytes = total(from.iter().map(|part| part.len())) as u64;
         if self.geometry.file_len(object, offset.saturating_add(bytes)) > LARGEST {
             return Err(Errno::FBIG.into());
         }
-        let made = self.made(object)?;
+        let made = self.made(name, object)?;
         Ok(retry(|| rustix::io::pwritev(made, from, offset))?)
     }
 
     /// Writes in the order of bytes, so that the file never ends behind what is not written yet.
-    pub fn write_at(&self, offset: u64, from: &[u8]) -> io::Result<usize> {
+    pub fn write_at(&self, name: BorrowedFd<'_>, offset: u64, from: &[u8]) -> io::Result<usize> {
         let mut done = 0;
         for (object, range) in self.geometry.split(Range::at(offset, from.len() as u64)) {
             let part = &from[done..done + range.len() as usize];
-            match self.write(object, range.start(), &[IoSlice::new(part)]) {
+            match self.write(name, object, range.start(), &[IoSlice::new(part)]) {
                 Ok(wrote) => done += wrote,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => return Ok(done),
@@ -167,7 +197,7 @@ impl Objects {
         !end.is_multiple_of(self.geometry.stripe)
     }
 
-    pub fn set_len(&self, bytes: u64) -> io::Result<()> {
+    pub fn set_len(&self, name: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
         for (object, _) in self.all() {
             let len = self.geometry.object_len(object, bytes);
             if let Some(existing) = self.existing(object)?
@@ -177,17 +207,17 @@ impl Objects {
             }
         }
         match bytes.checked_sub(1) {
-            Some(last) => self.extend(last),
+            Some(last) => self.extend(name, last),
             None => Ok(()),
         }
     }
 
     /// Makes the object long enough that has this byte, the last.
-    fn extend(&self, last: u64) -> io::Result<()> {
+    fn extend(&self, name: BorrowedFd<'_>, last: u64) -> io::Result<()> {
         let Some((object, byte)) = self.geometry.split(Range::at(last, 1)).next() else {
             return Ok(());
         };
-        let made = self.made(object)?;
+        let made = self.made(name, object)?;
         if length(&rustix::fs::fstat(made)?) < byte.end() {
             rustix::fs::ftruncate(made, byte.end())?;
         }
@@ -202,6 +232,15 @@ impl Objects {
             }
         }
         Ok(())
+    }
+}
+
+/// An object that is not there is a hole; not if the file, of this `name`, was removed, through another node: then it may
+/// have been there.
+fn is_hole(name: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::fs::fstat(name)?.st_nlink {
+        0 => Err(Errno::STALE.into()),
+        _ => Ok(()),
     }
 }
 

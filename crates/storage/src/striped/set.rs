@@ -231,6 +231,19 @@ impl Unsynced {
 }
 
 impl StripedSet {
+    /// The directory of a striped set that `path` is, or lies in. Files there have no bytes, only records of where those
+    /// are: nobody may take the records for bytes.
+    pub fn around(path: &Path) -> io::Result<Option<PathBuf>> {
+        let path = path.canonicalize()?;
+        if path.join(RECORD).try_exists()? {
+            return Ok(Some(path));
+        }
+        // What we may not look into is not ours either.
+        let mut above = path.ancestors().skip(1);
+        let set = above.find(|above| above.join(RECORD).exists());
+        Ok(set.map(Path::to_owned))
+    }
+
     fn sound(&self) -> Result<(), SetError> {
         let unsound = |what: String| Err(SetError::Unsound(what));
         let servers = self.servers.len();
