@@ -6,12 +6,11 @@
 mod common;
 
 use common::apart::{apart, run};
-use common::nodes::{Mounted, Node, pattern, script, until};
+use common::nodes::{Mounted, Node, PROGRAMS, killed_while, pattern, script, until};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::thread::sleep;
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(200);
@@ -39,31 +38,15 @@ impl Site {
     }
 
     /// Runs a script on the mount, and kills the node meanwhile, again and again, until `seconds` are over. Then there is
-    /// a file "$OUTSIDE/stop". What the script said, and how often the node was killed.
-    fn survives(&mut self, dir: &Path, seconds: u64, text: &str) -> (String, u32) {
+    /// a file "$OUTSIDE/stop".
+    fn survives(&mut self, dir: &Path, seconds: u64, text: &str) {
         let mnt = self.mount.path("");
-        let programs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs"));
-        let environment = [("OUTSIDE", dir), ("PROGRAMS", programs)];
-        std::thread::scope(|scope| {
-            let said = scope.spawn(|| script(&mnt, &environment, SCRIPT, text));
-            let stop = std::time::Instant::now() + Duration::from_secs(seconds);
-            let mut kills = 0;
-            while !said.is_finished() {
-                sleep(Duration::from_millis(250 + 130 * (kills % 5)));
-                match std::time::Instant::now() < stop {
-                    true => {
-                        self.node.kill();
-                        self.node.start_again();
-                        kills += 1;
-                    }
-                    false => fs::write(dir.join("stop"), "").unwrap(),
-                }
-            }
-            let said = said.join().unwrap();
-            println!("{kills} kills: {}", said.trim());
-            assert!(kills > 0, "the node was killed while it was used");
-            (said, kills as u32)
-        })
+        let programs = Path::new(PROGRAMS);
+        let environment = [("FAR", &*mnt), ("OUTSIDE", dir), ("PROGRAMS", programs)];
+        let said = killed_while(&mut self.node, dir, seconds, || {
+            script(&mnt, &environment, SCRIPT, text)
+        });
+        println!("{}", said.trim());
     }
 }
 
@@ -109,38 +92,7 @@ fn a_python_program_that_forks_does_not_see_that_the_node_is_killed() {
 fn sqlite_loses_nothing_that_it_has_committed() {
     apart("sqlite_loses_nothing_that_it_has_committed", BOUND, |dir| {
         let mut site = Site::on(dir);
-        // What it said is committed must be there. If the node cannot tell (EIO), SQLite says so, and its caller does it again.
-        let (said, _) = site.survives(
-            dir,
-            15,
-            r#"
-            sqlite3 db 'create table t(w integer, i integer, b blob, primary key(w, i));'
-            writer() {
-                local i=0
-                while [ ! -e "$OUTSIDE/stop" ]; do
-                    i=$((i + 1))
-                    until sqlite3 -cmd '.timeout 60000' db \
-                        "insert or ignore into t values ($1, $i, randomblob(3000)); select 1;" \
-                        > "$OUTSIDE/said$1" 2>> "$OUTSIDE/errors"; do sleep 0.1; done
-                    echo $i > "$OUTSIDE/committed$1"
-                done
-            }
-            for w in 1 2 3; do writer $w & done; wait
-            sqlite3 db 'pragma integrity_check;'
-            for w in 1 2 3; do
-                test "$(sqlite3 db "select count(*), max(i) from t where w=$w;")" = \
-                    "$(cat "$OUTSIDE/committed$w")|$(cat "$OUTSIDE/committed$w")"
-            done
-            cat "$OUTSIDE"/committed*
-        "#,
-        );
-        let mut lines = said.lines();
-        assert_eq!(lines.next(), Some("ok"));
-        assert!(lines.all(|line| line.parse::<u32>().unwrap() > 0));
-        let errors = fs::read_to_string(dir.join("errors")).unwrap_or_default();
-        println!("{errors}");
-        let known = |line: &str| line.contains("disk I/O error") || line.contains("locked");
-        assert!(errors.lines().all(known), "{errors}");
+        site.survives(dir, 15, r#"exec bash "$PROGRAMS/killed-sqlite.sh""#);
     });
 }
 
@@ -148,37 +100,7 @@ fn sqlite_loses_nothing_that_it_has_committed() {
 fn git_repositories_stay_whole() {
     apart("git_repositories_stay_whole", BOUND, |dir| {
         let mut site = Site::on(dir);
-        // git gives up where nobody can tell (EIO), says so, and can be asked again; what it said is done is done.
-        site.survives(dir, 15, r#"
-            export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e@x GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e@x
-            git init -q "$OUTSIDE/source"; cd "$OUTSIDE/source"
-            for i in $(seq 40); do mkdir -p d$((i%7)); head -c $((i*900)) /dev/urandom > d$((i%7))/f$i; done
-            git add -A; git commit -qm one
-            cd "$OUTSIDE/mnt"
-            again() { # a command, after what it left of its last attempt was removed
-                for attempt in $(seq 10); do
-                    if "$@" 2>> "$OUTSIDE/errors"; then return 0; fi
-                    rm -rf "$PWD/.git/index.lock" "$PWD/.git/HEAD.lock" "$PWD"/.git/refs/heads/*.lock
-                done
-                return 1
-            }
-            clone() { rm -rf "$1"; git clone -q "$OUTSIDE/source" "$1"; }
-            n=0
-            while [ ! -e "$OUTSIDE/stop" ]; do
-                n=$((n + 1))
-                again clone clone$n; cd clone$n
-                git fsck --full --strict 2>> "$OUTSIDE/errors"
-                for k in 1 2 3; do
-                    echo "$n $k" > d1/f1; again git add -A
-                    again git commit -qm "commit $k" --allow-empty
-                done
-                test "$(git rev-list --count HEAD)" -ge 4
-                git fsck --full; test -z "$(git status --porcelain)"; test "$(cat d1/f1)" = "$n 3"
-                diff -r --exclude=.git --exclude=f1 . "$OUTSIDE/source"
-                cd ..
-            done
-            echo $n clones
-        "#);
+        site.survives(dir, 15, r#"exec bash "$PROGRAMS/killed-git.sh""#);
     });
 }
 
