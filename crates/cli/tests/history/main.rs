@@ -1,10 +1,11 @@
 //! I/O nodes that are killed (-9) every few hundred milliseconds, for a minute, under programs that know what must come of
 //! what they do.
 //!
-//! Each client is a process of its own, through a mount, forwarded without one, or through the forwarding client. It works in a directory of its
-//! own, against a model in memory ([`model`]), and with the others in a shared one ([`shared`]): appends, exclusive
-//! creation, replacing by rename, a counter under a lock. In the end everybody's history is put together: what was
-//! acknowledged was done once, what failed with EIO was done once or not at all, nothing else ever failed.
+//! Each client is a process of its own, through a mount, forwarded without one, or through the forwarding client. It
+//! works in a directory of its own, against a model in memory ([`model`]), and with the others in a shared one
+//! ([`shared`]): appends, exclusive creation, replacing by rename, a counter under a lock. In the end everybody's history
+//! is put together: what was acknowledged was done once, what failed with EIO was done once or not at all, nothing else
+//! ever failed.
 //!
 //! Needs root and /dev/fuse.
 
