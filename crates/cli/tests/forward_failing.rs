@@ -53,28 +53,18 @@ impl Site {
     /// Keeps a program busy while something happens to the nodes, and holds what it did against what is there.
     fn stays_busy(&mut self, more: &[&str], happens: impl FnOnce(&mut [Node], &Busy)) {
         let (outside, export) = (self.path(""), self.path("export"));
-        let (outside, export) = (&*outside, &*export);
         let busy = Busy { outside, export };
         let all: Vec<String> = self.nodes.iter().map(|node| node.at.text()).collect();
-        let command = forwarded(&all.join(","), None, more, outside);
+        let command = forwarded(&all.join(","), None, more, &busy.outside);
         let said = std::thread::scope(|scope| {
             let runs = scope.spawn(|| busy.run(command, FAR));
-            // It also stops if this fails, or nobody would hear of it.
-            let stops = Stops(&busy);
+            let stops = busy.stops();
             busy.goes_on();
             happens(&mut self.nodes, &busy);
             drop(stops);
             runs.join().unwrap()
         });
         busy.judge(&said);
-    }
-}
-
-struct Stops<'a>(&'a Busy<'a>);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.stop();
     }
 }
 

@@ -3,7 +3,7 @@
 use super::nodes::{PROGRAMS, until};
 use super::{library, program};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Where programs find what is forwarded. There is no such directory on this machine.
@@ -45,14 +45,14 @@ pub fn succeeds(command: &mut Command) -> String {
 }
 
 /// The program programs/busy.py, in a directory below [`FAR`], and what it must have left in the export.
-pub struct Busy<'a> {
+pub struct Busy {
     /// Where it says how far it is, and is told to stop.
-    pub outside: &'a Path,
+    pub outside: PathBuf,
     /// The directory, as the nodes see it.
-    pub export: &'a Path,
+    pub export: PathBuf,
 }
 
-impl Busy<'_> {
+impl Busy {
     const WORKERS: [&'static str; 6] = [
         "child0", "child1", "child2", "thread3", "thread4", "thread5",
     ];
@@ -61,7 +61,7 @@ impl Busy<'_> {
     pub fn run(&self, mut forwarded: Command, dir: &str) -> String {
         let (script, stop) = (format!("{PROGRAMS}/busy.py"), self.outside.join("stop"));
         let command = forwarded.args(["python3", &script, dir]);
-        succeeds(command.arg(stop).arg(self.outside))
+        succeeds(command.arg(stop).arg(&self.outside))
     }
 
     fn rounds(&self) -> [u64; 6] {
@@ -80,8 +80,9 @@ impl Busy<'_> {
         });
     }
 
-    pub fn stop(&self) {
-        fs::write(self.outside.join("stop"), "").expect("a mark");
+    /// Stops it when that is dropped: also when a test fails, or nobody would hear of it.
+    pub fn stops(&self) -> impl Drop + use<> {
+        Stops(self.outside.join("stop"))
     }
 
     /// Holds what it said in the end against what is in the export.
@@ -104,6 +105,14 @@ impl Busy<'_> {
             assert!(last == block(who, rounds - 1), "{name}: after {rounds}");
         }
         println!("{}", said.trim());
+    }
+}
+
+struct Stops(PathBuf);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        fs::write(&self.0, "").expect("a mark");
     }
 }
 
