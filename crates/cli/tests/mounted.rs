@@ -1,16 +1,21 @@
 //! Real programs on a mount while its node is killed (-9) and comes back, and what they see of storage that is full or may
-//! not be written.
+//! not be written; static ones too; and what becomes of fsync, with a mount and without.
 //!
 //! Needs root and /dev/fuse.
 
 mod common;
 
 use common::apart::{apart, run};
-use common::nodes::{Mounted, Node, PROGRAMS, killed_while, pattern, script, until};
+use common::forwarded::{FAR, forwarded, succeeds};
+use common::nodes::{
+    At, Mounted, Node, PROGRAMS, Running, killed_while, pattern, say, script, until,
+};
+use common::program;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(200);
@@ -101,6 +106,86 @@ fn git_repositories_stay_whole() {
     apart("git_repositories_stay_whole", BOUND, |dir| {
         let mut site = Site::on(dir);
         site.survives(dir, 15, r#"exec bash "$PROGRAMS/killed-git.sh""#);
+    });
+}
+
+#[test]
+fn a_static_program_uses_the_mount_and_is_run_from_it() {
+    let name = "a_static_program_uses_the_mount_and_is_run_from_it";
+    apart(name, BOUND, |dir| {
+        let site = Site::on(dir);
+        let (mnt, programs) = (site.mount.path(""), Path::new(PROGRAMS));
+        let environment = [("OUTSIDE", dir), ("PROGRAMS", programs)];
+        let text = r#"
+            gcc -static -O1 -o program "$PROGRAMS/static.c"
+            if readelf -l program | grep INTERP; then exit 1; fi
+            mkdir dir; test "$(./program "$PWD/dir")" = done
+            cmp dir/old "$OUTSIDE/export/dir/old"
+        "#;
+        script(&mnt, &environment, SCRIPT, text);
+    });
+}
+
+/// A node of which every fsync and fdatasync that was done is in the file "calls".
+fn traced(dir: &Path, export: &Path) -> Option<(Running, At)> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-y", "-z", "-e", "trace=fsync,fdatasync", "-o"]);
+    strace.arg(dir.join("calls")).arg(program()).arg("ionode");
+    let at = At::Unix(dir.join("socket"));
+    strace
+        .args(["--listen", &at.text(), "--export"])
+        .arg(export);
+    let mut can = Command::new("strace");
+    let can = can.args(["-f", "-o", "/dev/null", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        say("skipped: strace cannot follow here");
+        return None;
+    }
+    let node = Running::start(strace);
+    until("the node listens", || at.answers());
+    Some((node, at))
+}
+
+#[test]
+fn fsync_reaches_the_storage_with_a_mount_and_without() {
+    let name = "fsync_reaches_the_storage_with_a_mount_and_without";
+    apart(name, BOUND, |dir| {
+        let export = dir.join("export");
+        fs::create_dir(&export).unwrap();
+        let Some((_node, at)) = traced(dir, &export) else {
+            return;
+        };
+        let mount = Mounted::start(&[&at], &dir.join("mnt"), None, &[]);
+        let mnt = mount.path("");
+        let mounted = |command: &str| {
+            script(&mnt, &[], SCRIPT, command);
+        };
+        let forwarded = |command: &str| {
+            let command = format!("cd {FAR}; {command}");
+            let mut run = forwarded(&at.text(), None, &[], dir);
+            succeeds(run.args(["bash", "-euc", &command]));
+        };
+        let ways: [(&str, &dyn Fn(&str)); 2] = [("mounted", &mounted), ("forwarded", &forwarded)];
+        // What was called for that file, since then.
+        let calls = |name: &str, call: &str| {
+            let all = fs::read_to_string(dir.join("calls")).unwrap();
+            let of_name = |line: &&str| line.contains(call) && line.contains(&format!("{name}>"));
+            all.lines().filter(of_name).count()
+        };
+        for (way, run) in ways {
+            let dd = |name: &str, more: &str| {
+                let name = format!("{way}-{name}");
+                run(&format!(
+                    "dd if=/dev/zero of={name} bs=4k count=3 status=none {more}"
+                ));
+                (calls(&name, "fsync("), calls(&name, "fdatasync("))
+            };
+            assert_eq!(dd("plain", ""), (0, 0), "{way}");
+            assert_eq!(dd("all", "conv=fsync"), (1, 0), "{way}");
+            assert_eq!(dd("data", "conv=fdatasync"), (0, 1), "{way}");
+            run(&format!("mkdir {way}; sync {way}"));
+            assert_eq!(calls(way, "fsync("), 1, "{way}: a directory");
+        }
     });
 }
 

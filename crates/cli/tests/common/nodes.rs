@@ -99,7 +99,7 @@ impl At {
         }
     }
 
-    fn answers(&self) -> bool {
+    pub fn answers(&self) -> bool {
         match self {
             At::Unix(path) => UnixStream::connect(path).is_ok(),
             At::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok(),
