@@ -203,53 +203,67 @@ fn small(dir: &Path, mib: usize) -> std::path::PathBuf {
 
 #[test]
 fn a_full_disk_is_said_and_what_was_acknowledged_is_there() {
-    apart(
-        "a_full_disk_is_said_and_what_was_acknowledged_is_there",
-        BOUND,
-        |dir| {
-            let export = small(dir, 8);
-            let site = Site::start(dir, &export, &[]);
-            fs::write(site.mount.path("ballast"), vec![1; 2 << 20]).unwrap();
-            let (path, mut log) = (
-                site.mount.path("data"),
-                fs::File::create(site.mount.path("log")).unwrap(),
-            );
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)
-                .unwrap();
-            let (acknowledged, why) = fill(&file, 0);
-            assert_eq!(why.kind(), ErrorKind::StorageFull, "{why}");
-            assert!(
-                (4 << 20..8 << 20).contains(&acknowledged),
-                "{acknowledged} bytes fitted"
-            );
-            let appended = (0..1000).find_map(|_| log.write_all(&[2; 8192]).err());
-            assert_eq!(
-                appended.expect("appends hear it too").kind(),
-                ErrorKind::StorageFull
-            );
-            check(&file, acknowledged);
-            check(&fs::File::open(export.join("data")).unwrap(), acknowledged);
-            // With room again, it goes on where it was, through the same descriptor.
-            fs::remove_file(site.mount.path("ballast")).unwrap();
-            let mut more = acknowledged;
-            // The mount lets go of a removed file a moment after it is gone.
-            until("room for 2 MiB more", || {
-                more = fill(&file, more).0;
-                more > acknowledged + (1 << 20)
-            });
-            check(&file, more);
-            file.set_len(0).unwrap();
-            fs::write(site.mount.path("other"), vec![3; 1 << 20]).unwrap();
-            assert_eq!(
-                fs::read(site.mount.path("other")).unwrap(),
-                vec![3; 1 << 20]
-            );
-        },
+    let name = "a_full_disk_is_said_and_what_was_acknowledged_is_there";
+    apart(name, BOUND, |dir| {
+        let export = small(dir, 8);
+        let site = Site::start(dir, &export, &[]);
+        fill_up(&site.mount.path(""), &export);
+    });
+}
+
+#[test]
+fn a_full_disk_is_said_to_programs_without_a_mount_too() {
+    let name = "a_full_disk_is_said_to_programs_without_a_mount_too";
+    apart(name, BOUND, |dir| {
+        let export = small(dir, 8);
+        let node = Node::unix(dir, "socket", &export, &[]);
+        let mut run = forwarded(&node.at.text(), None, &[], &export);
+        run.arg(std::env::current_exe().unwrap());
+        run.args(["--exact", "without_a_mount", "--ignored", "--nocapture"]);
+        let said = succeeds(&mut run);
+        assert!(said.contains("1 passed"), "{said}");
+    });
+}
+
+#[test]
+#[ignore = "is started by the one above, as a process of its own"]
+fn without_a_mount() {
+    let export = std::env::var_os("OUTSIDE").expect("a directory");
+    fill_up(Path::new(FAR), Path::new(&export));
+}
+
+/// Fills the storage, of a few MiB, makes room again, and goes on.
+fn fill_up(here: &Path, export: &Path) {
+    fs::write(here.join("ballast"), vec![1; 2 << 20]).unwrap();
+    let mut log = fs::File::create(here.join("log")).unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    let file = options.open(here.join("data")).unwrap();
+    let (acknowledged, why) = fill(&file, 0);
+    assert_eq!(why.kind(), ErrorKind::StorageFull, "{why}");
+    assert!(
+        (4 << 20..8 << 20).contains(&acknowledged),
+        "{acknowledged} bytes fitted"
     );
+    let appended = (0..1000).find_map(|_| log.write_all(&[2; 8192]).err());
+    assert_eq!(
+        appended.expect("appends hear it too").kind(),
+        ErrorKind::StorageFull
+    );
+    check(&file, acknowledged);
+    check(&fs::File::open(export.join("data")).unwrap(), acknowledged);
+    // With room again, it goes on where it was, through the same descriptor.
+    fs::remove_file(here.join("ballast")).unwrap();
+    let mut more = acknowledged;
+    // The node lets go of a removed file a moment after it is gone.
+    until("room for 2 MiB more", || {
+        more = fill(&file, more).0;
+        more > acknowledged + (1 << 20)
+    });
+    check(&file, more);
+    file.set_len(0).unwrap();
+    fs::write(here.join("other"), vec![3; 1 << 20]).unwrap();
+    assert_eq!(fs::read(here.join("other")).unwrap(), vec![3; 1 << 20]);
 }
 
 const PIECE: usize = 50_000;
@@ -346,6 +360,13 @@ fn storage_that_may_not_be_written_says_so_and_can_be_read() {
                     .open(site.mount.path("old"))
                     .map(drop),
             );
+            let mut far = forwarded(&site.node.at.text(), None, &[], dir);
+            let without = r#"cmp "$FAR/old" "$OUTSIDE/mnt/old"
+                for make in "touch $FAR/new" "mkdir $FAR/dir" "mv $FAR/old $FAR/moved" "rm $FAR/old" "cp $0 $FAR/old"; do
+                    if $make 2> "$OUTSIDE/said"; then echo "$make"; exit 1; fi
+                    grep -q "Read-only file system" "$OUTSIDE/said" || { echo "$make"; cat "$OUTSIDE/said"; exit 1; }
+                done"#;
+            succeeds(far.args(["bash", "-euc", without, "/bin/true"]));
             site.node.kill();
             run("mount", &["-o", "remount,rw", text]);
             site.node.start_again();
