@@ -126,6 +126,25 @@ fn a_static_program_uses_the_mount_and_is_run_from_it() {
     });
 }
 
+#[test]
+fn a_lock_of_flock_belongs_to_all_who_have_the_open_file() {
+    let name = "a_lock_of_flock_belongs_to_all_who_have_the_open_file";
+    apart(name, BOUND, |dir| {
+        let site = Site::on(dir);
+        // Each `flock` is a process of its own.
+        let text = r#"
+            others() { (exec 8> file; flock -n 8); }
+            is_held() { if others; then echo "$1: not held"; exit 1; fi; }
+            exec 9> file
+            flock 9; is_held taken; flock -n 9; is_held again
+            flock -u 9; others
+            exec 9<> file; flock -s 9; is_held shared; flock -n 9; is_held upgraded
+            exec 9>&-; others
+        "#;
+        script(&site.mount.path(""), &[], SCRIPT, text);
+    });
+}
+
 /// A node of which every fsync and fdatasync that was done is in the file "calls".
 fn traced(dir: &Path, export: &Path) -> Option<(Running, At)> {
     let mut strace = Command::new("strace");
