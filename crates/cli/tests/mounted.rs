@@ -1,18 +1,21 @@
 //! Real programs on a mount while its node is killed (-9) and comes back, and what they see of storage that is full or may
-//! not be written.
+//! not be written; static ones too; and what becomes of fsync, with a mount and without.
 //!
 //! Needs root and /dev/fuse.
 
 mod common;
 
 use common::apart::{apart, run};
-use common::nodes::{Mounted, Node, pattern, script, until};
-use common::presagio_ok;
+use common::forwarded::{FAR, forwarded, succeeds};
+use common::nodes::{
+    At, Mounted, Node, PROGRAMS, Running, killed_while, pattern, say, script, until,
+};
+use common::{presagio_ok, program};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::thread::sleep;
+use std::process::Command;
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(200);
@@ -40,31 +43,15 @@ impl Site {
     }
 
     /// Runs a script on the mount, and kills the node meanwhile, again and again, until `seconds` are over. Then there is
-    /// a file "$OUTSIDE/stop". What the script said, and how often the node was killed.
-    fn survives(&mut self, dir: &Path, seconds: u64, text: &str) -> (String, u32) {
+    /// a file "$OUTSIDE/stop".
+    fn survives(&mut self, dir: &Path, seconds: u64, text: &str) {
         let mnt = self.mount.path("");
-        let programs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs"));
-        let environment = [("OUTSIDE", dir), ("PROGRAMS", programs)];
-        std::thread::scope(|scope| {
-            let said = scope.spawn(|| script(&mnt, &environment, SCRIPT, text));
-            let stop = std::time::Instant::now() + Duration::from_secs(seconds);
-            let mut kills = 0;
-            while !said.is_finished() {
-                sleep(Duration::from_millis(250 + 130 * (kills % 5)));
-                match std::time::Instant::now() < stop {
-                    true => {
-                        self.node.kill();
-                        self.node.start_again();
-                        kills += 1;
-                    }
-                    false => fs::write(dir.join("stop"), "").unwrap(),
-                }
-            }
-            let said = said.join().unwrap();
-            println!("{kills} kills: {}", said.trim());
-            assert!(kills > 0, "the node was killed while it was used");
-            (said, kills as u32)
-        })
+        let programs = Path::new(PROGRAMS);
+        let environment = [("FAR", &*mnt), ("OUTSIDE", dir), ("PROGRAMS", programs)];
+        let said = killed_while(&mut self.node, dir, seconds, || {
+            script(&mnt, &environment, SCRIPT, text)
+        });
+        println!("{}", said.trim());
     }
 }
 
@@ -110,38 +97,7 @@ fn a_python_program_that_forks_does_not_see_that_the_node_is_killed() {
 fn sqlite_loses_nothing_that_it_has_committed() {
     apart("sqlite_loses_nothing_that_it_has_committed", BOUND, |dir| {
         let mut site = Site::on(dir);
-        // What it said is committed must be there. If the node cannot tell (EIO), SQLite says so, and its caller does it again.
-        let (said, _) = site.survives(
-            dir,
-            15,
-            r#"
-            sqlite3 db 'create table t(w integer, i integer, b blob, primary key(w, i));'
-            writer() {
-                local i=0
-                while [ ! -e "$OUTSIDE/stop" ]; do
-                    i=$((i + 1))
-                    until sqlite3 -cmd '.timeout 60000' db \
-                        "insert or ignore into t values ($1, $i, randomblob(3000)); select 1;" \
-                        > "$OUTSIDE/said$1" 2>> "$OUTSIDE/errors"; do sleep 0.1; done
-                    echo $i > "$OUTSIDE/committed$1"
-                done
-            }
-            for w in 1 2 3; do writer $w & done; wait
-            sqlite3 db 'pragma integrity_check;'
-            for w in 1 2 3; do
-                test "$(sqlite3 db "select count(*), max(i) from t where w=$w;")" = \
-                    "$(cat "$OUTSIDE/committed$w")|$(cat "$OUTSIDE/committed$w")"
-            done
-            cat "$OUTSIDE"/committed*
-        "#,
-        );
-        let mut lines = said.lines();
-        assert_eq!(lines.next(), Some("ok"));
-        assert!(lines.all(|line| line.parse::<u32>().unwrap() > 0));
-        let errors = fs::read_to_string(dir.join("errors")).unwrap_or_default();
-        println!("{errors}");
-        let known = |line: &str| line.contains("disk I/O error") || line.contains("locked");
-        assert!(errors.lines().all(known), "{errors}");
+        site.survives(dir, 15, r#"exec bash "$PROGRAMS/killed-sqlite.sh""#);
     });
 }
 
@@ -149,37 +105,106 @@ fn sqlite_loses_nothing_that_it_has_committed() {
 fn git_repositories_stay_whole() {
     apart("git_repositories_stay_whole", BOUND, |dir| {
         let mut site = Site::on(dir);
-        // git gives up where nobody can tell (EIO), says so, and can be asked again; what it said is done is done.
-        site.survives(dir, 15, r#"
-            export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e@x GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e@x
-            git init -q "$OUTSIDE/source"; cd "$OUTSIDE/source"
-            for i in $(seq 40); do mkdir -p d$((i%7)); head -c $((i*900)) /dev/urandom > d$((i%7))/f$i; done
-            git add -A; git commit -qm one
-            cd "$OUTSIDE/mnt"
-            again() { # a command, after what it left of its last attempt was removed
-                for attempt in $(seq 10); do
-                    if "$@" 2>> "$OUTSIDE/errors"; then return 0; fi
-                    rm -rf "$PWD/.git/index.lock" "$PWD/.git/HEAD.lock" "$PWD"/.git/refs/heads/*.lock
-                done
-                return 1
-            }
-            clone() { rm -rf "$1"; git clone -q "$OUTSIDE/source" "$1"; }
-            n=0
-            while [ ! -e "$OUTSIDE/stop" ]; do
-                n=$((n + 1))
-                again clone clone$n; cd clone$n
-                git fsck --full --strict 2>> "$OUTSIDE/errors"
-                for k in 1 2 3; do
-                    echo "$n $k" > d1/f1; again git add -A
-                    again git commit -qm "commit $k" --allow-empty
-                done
-                test "$(git rev-list --count HEAD)" -ge 4
-                git fsck --full; test -z "$(git status --porcelain)"; test "$(cat d1/f1)" = "$n 3"
-                diff -r --exclude=.git --exclude=f1 . "$OUTSIDE/source"
-                cd ..
-            done
-            echo $n clones
-        "#);
+        site.survives(dir, 15, r#"exec bash "$PROGRAMS/killed-git.sh""#);
+    });
+}
+
+#[test]
+fn a_static_program_uses_the_mount_and_is_run_from_it() {
+    let name = "a_static_program_uses_the_mount_and_is_run_from_it";
+    apart(name, BOUND, |dir| {
+        let site = Site::on(dir);
+        let (mnt, programs) = (site.mount.path(""), Path::new(PROGRAMS));
+        let environment = [("OUTSIDE", dir), ("PROGRAMS", programs)];
+        let text = r#"
+            gcc -static -O1 -o program "$PROGRAMS/static.c"
+            if readelf -l program | grep INTERP; then exit 1; fi
+            mkdir dir; test "$(./program "$PWD/dir")" = done
+            cmp dir/old "$OUTSIDE/export/dir/old"
+        "#;
+        script(&mnt, &environment, SCRIPT, text);
+    });
+}
+
+#[test]
+fn a_lock_of_flock_belongs_to_all_who_have_the_open_file() {
+    let name = "a_lock_of_flock_belongs_to_all_who_have_the_open_file";
+    apart(name, BOUND, |dir| {
+        let site = Site::on(dir);
+        // Each `flock` is a process of its own.
+        let text = r#"
+            others() { (exec 8> file; flock -n 8); }
+            is_held() { if others; then echo "$1: not held"; exit 1; fi; }
+            exec 9> file
+            flock 9; is_held taken; flock -n 9; is_held again
+            flock -u 9; others
+            exec 9<> file; flock -s 9; is_held shared; flock -n 9; is_held upgraded
+            exec 9>&-; others
+        "#;
+        script(&site.mount.path(""), &[], SCRIPT, text);
+    });
+}
+
+/// A node of which every fsync and fdatasync that was done is in the file "calls".
+fn traced(dir: &Path, export: &Path) -> Option<(Running, At)> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-y", "-z", "-e", "trace=fsync,fdatasync", "-o"]);
+    strace.arg(dir.join("calls")).arg(program()).arg("ionode");
+    let at = At::Unix(dir.join("socket"));
+    strace
+        .args(["--listen", &at.text(), "--export"])
+        .arg(export);
+    let mut can = Command::new("strace");
+    let can = can.args(["-f", "-o", "/dev/null", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        say("skipped: strace cannot follow here");
+        return None;
+    }
+    let node = Running::start(strace);
+    until("the node listens", || at.answers());
+    Some((node, at))
+}
+
+#[test]
+fn fsync_reaches_the_storage_with_a_mount_and_without() {
+    let name = "fsync_reaches_the_storage_with_a_mount_and_without";
+    apart(name, BOUND, |dir| {
+        let export = dir.join("export");
+        fs::create_dir(&export).unwrap();
+        let Some((_node, at)) = traced(dir, &export) else {
+            return;
+        };
+        let mount = Mounted::start(&[&at], &dir.join("mnt"), None, &[]);
+        let mnt = mount.path("");
+        let mounted = |command: &str| {
+            script(&mnt, &[], SCRIPT, command);
+        };
+        let forwarded = |command: &str| {
+            let command = format!("cd {FAR}; {command}");
+            let mut run = forwarded(&at.text(), None, &[], dir);
+            succeeds(run.args(["bash", "-euc", &command]));
+        };
+        let ways: [(&str, &dyn Fn(&str)); 2] = [("mounted", &mounted), ("forwarded", &forwarded)];
+        // What was called for that file, since then.
+        let calls = |name: &str, call: &str| {
+            let all = fs::read_to_string(dir.join("calls")).unwrap();
+            let of_name = |line: &&str| line.contains(call) && line.contains(&format!("{name}>"));
+            all.lines().filter(of_name).count()
+        };
+        for (way, run) in ways {
+            let dd = |name: &str, more: &str| {
+                let name = format!("{way}-{name}");
+                run(&format!(
+                    "dd if=/dev/zero of={name} bs=4k count=3 status=none {more}"
+                ));
+                (calls(&name, "fsync("), calls(&name, "fdatasync("))
+            };
+            assert_eq!(dd("plain", ""), (0, 0), "{way}");
+            assert_eq!(dd("all", "conv=fsync"), (1, 0), "{way}");
+            assert_eq!(dd("data", "conv=fdatasync"), (0, 1), "{way}");
+            run(&format!("mkdir {way}; sync {way}"));
+            assert_eq!(calls(way, "fsync("), 1, "{way}: a directory");
+        }
     });
 }
 
@@ -197,53 +222,67 @@ fn small(dir: &Path, mib: usize) -> std::path::PathBuf {
 
 #[test]
 fn a_full_disk_is_said_and_what_was_acknowledged_is_there() {
-    apart(
-        "a_full_disk_is_said_and_what_was_acknowledged_is_there",
-        BOUND,
-        |dir| {
-            let export = small(dir, 8);
-            let site = Site::start(dir, &export, &[]);
-            fs::write(site.mount.path("ballast"), vec![1; 2 << 20]).unwrap();
-            let (path, mut log) = (
-                site.mount.path("data"),
-                fs::File::create(site.mount.path("log")).unwrap(),
-            );
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)
-                .unwrap();
-            let (acknowledged, why) = fill(&file, 0);
-            assert_eq!(why.kind(), ErrorKind::StorageFull, "{why}");
-            assert!(
-                (4 << 20..8 << 20).contains(&acknowledged),
-                "{acknowledged} bytes fitted"
-            );
-            let appended = (0..1000).find_map(|_| log.write_all(&[2; 8192]).err());
-            assert_eq!(
-                appended.expect("appends hear it too").kind(),
-                ErrorKind::StorageFull
-            );
-            check(&file, acknowledged);
-            check(&fs::File::open(export.join("data")).unwrap(), acknowledged);
-            // With room again, it goes on where it was, through the same descriptor.
-            fs::remove_file(site.mount.path("ballast")).unwrap();
-            let mut more = acknowledged;
-            // The mount lets go of a removed file a moment after it is gone.
-            until("room for 2 MiB more", || {
-                more = fill(&file, more).0;
-                more > acknowledged + (1 << 20)
-            });
-            check(&file, more);
-            file.set_len(0).unwrap();
-            fs::write(site.mount.path("other"), vec![3; 1 << 20]).unwrap();
-            assert_eq!(
-                fs::read(site.mount.path("other")).unwrap(),
-                vec![3; 1 << 20]
-            );
-        },
+    let name = "a_full_disk_is_said_and_what_was_acknowledged_is_there";
+    apart(name, BOUND, |dir| {
+        let export = small(dir, 8);
+        let site = Site::start(dir, &export, &[]);
+        fill_up(&site.mount.path(""), &export);
+    });
+}
+
+#[test]
+fn a_full_disk_is_said_to_programs_without_a_mount_too() {
+    let name = "a_full_disk_is_said_to_programs_without_a_mount_too";
+    apart(name, BOUND, |dir| {
+        let export = small(dir, 8);
+        let node = Node::unix(dir, "socket", &export, &[]);
+        let mut run = forwarded(&node.at.text(), None, &[], &export);
+        run.arg(std::env::current_exe().unwrap());
+        run.args(["--exact", "without_a_mount", "--ignored", "--nocapture"]);
+        let said = succeeds(&mut run);
+        assert!(said.contains("1 passed"), "{said}");
+    });
+}
+
+#[test]
+#[ignore = "is started by the one above, as a process of its own"]
+fn without_a_mount() {
+    let export = std::env::var_os("OUTSIDE").expect("a directory");
+    fill_up(Path::new(FAR), Path::new(&export));
+}
+
+/// Fills the storage, of a few MiB, makes room again, and goes on.
+fn fill_up(here: &Path, export: &Path) {
+    fs::write(here.join("ballast"), vec![1; 2 << 20]).unwrap();
+    let mut log = fs::File::create(here.join("log")).unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    let file = options.open(here.join("data")).unwrap();
+    let (acknowledged, why) = fill(&file, 0);
+    assert_eq!(why.kind(), ErrorKind::StorageFull, "{why}");
+    assert!(
+        (4 << 20..8 << 20).contains(&acknowledged),
+        "{acknowledged} bytes fitted"
     );
+    let appended = (0..1000).find_map(|_| log.write_all(&[2; 8192]).err());
+    assert_eq!(
+        appended.expect("appends hear it too").kind(),
+        ErrorKind::StorageFull
+    );
+    check(&file, acknowledged);
+    check(&fs::File::open(export.join("data")).unwrap(), acknowledged);
+    // With room again, it goes on where it was, through the same descriptor.
+    fs::remove_file(here.join("ballast")).unwrap();
+    let mut more = acknowledged;
+    // The node lets go of a removed file a moment after it is gone.
+    until("room for 2 MiB more", || {
+        more = fill(&file, more).0;
+        more > acknowledged + (1 << 20)
+    });
+    check(&file, more);
+    file.set_len(0).unwrap();
+    fs::write(here.join("other"), vec![3; 1 << 20]).unwrap();
+    assert_eq!(fs::read(here.join("other")).unwrap(), vec![3; 1 << 20]);
 }
 
 const PIECE: usize = 50_000;
@@ -340,6 +379,13 @@ fn storage_that_may_not_be_written_says_so_and_can_be_read() {
                     .open(site.mount.path("old"))
                     .map(drop),
             );
+            let mut far = forwarded(&site.node.at.text(), None, &[], dir);
+            let without = r#"cmp "$FAR/old" "$OUTSIDE/mnt/old"
+                for make in "touch $FAR/new" "mkdir $FAR/dir" "mv $FAR/old $FAR/moved" "rm $FAR/old" "cp $0 $FAR/old"; do
+                    if $make 2> "$OUTSIDE/said"; then echo "$make"; exit 1; fi
+                    grep -q "Read-only file system" "$OUTSIDE/said" || { echo "$make"; cat "$OUTSIDE/said"; exit 1; }
+                done"#;
+            succeeds(far.args(["bash", "-euc", without, "/bin/true"]));
             site.node.kill();
             run("mount", &["-o", "remount,rw", text]);
             site.node.start_again();

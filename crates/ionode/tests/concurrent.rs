@@ -3,13 +3,16 @@
 
 mod common;
 
-use common::{Exported, Random, opened, pattern, rw_file};
-use presagio_ninep::client::Ask;
+use common::gate::{Cold, Gate, Gated};
+use common::{Exported, Random, opened, pattern, rw_file, wait_until};
+use presagio_ninep::client::{Ask, Ticket};
 use presagio_ninep::{Data, OpenFlags, Reply, Request};
 use presagio_sched::{PolicyKind, Settings};
+use presagio_storage::{Directory, Storage};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use std::fs;
+use std::sync::Arc;
 
 const CLIENTS: usize = 4;
 const BLOCKS: usize = 24;
@@ -32,15 +35,26 @@ fn every_byte_is_where_its_client_put_it_with_every_policy() {
     };
     proptest!(config, |(seed in any::<u64>())| {
         for (policy, depth) in settings() {
-            run(policy, depth, seed);
+            run(Arc::new(Directory), true, policy, depth, seed);
         }
     });
 }
 
-fn run(policy: PolicyKind, depth: Option<usize>, seed: u64) {
-    let node = Exported::with(|config| {
+/// Nothing that is read is in memory: what waits, waits in a ring or in a thread.
+#[test]
+fn rings_and_threads_read_the_same() {
+    for ring in [true, false] {
+        for (policy, depth) in settings() {
+            run(Arc::new(Cold), ring, policy, depth, 1);
+        }
+    }
+}
+
+fn run(storage: Arc<dyn Storage>, ring: bool, policy: PolicyKind, depth: Option<usize>, seed: u64) {
+    let node = Exported::on(storage, |config| {
         config.settings = Settings::new(policy);
         config.depth = depth;
+        config.ring = ring;
     });
     let (_session, root) = node.connect();
     rw_file(&root, "shared");
@@ -98,4 +112,53 @@ fn write_and_read(node: &Exported, client: usize, seed: u64) -> Vec<Vec<u8>> {
         }
     }
     blocks
+}
+
+#[test]
+fn contiguous_requests_that_waited_are_one_call() {
+    const COUNT: usize = 12;
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| {
+        config.depth = Some(1);
+    });
+    let (session, root) = node.connect();
+    let (plug, file) = (rw_file(&root, "plug"), rw_file(&root, "file"));
+    let all = pattern(1, COUNT * BLOCK);
+    let at = |block: usize| (block * BLOCK) as u64;
+    // In no order.
+    let order = (0..COUNT).map(|number| number * 5 % COUNT);
+    let write = |fid, block: usize| {
+        let (offset, data) = (at(block), &all[block * BLOCK..][..BLOCK]);
+        let data = Data::new(data).unwrap();
+        Ask::new(Request::Write { fid, offset, data })
+    };
+    let read = |fid, block: usize| Ask::read(fid, at(block), vec![0; BLOCK]);
+    // One before them keeps the storage busy.
+    let wait_behind = |first: Ask<'_>, others: Vec<Ask<'_>>| -> Vec<Ticket> {
+        let first = session.client().submit(first).unwrap();
+        gate.wait_for(1);
+        let others = session.client().submit_all(others).unwrap();
+        wait_until("all of them are queued", || {
+            node.node().engine().queued() == COUNT
+        });
+        gate.open();
+        first.wait().unwrap();
+        others
+    };
+    gate.shut_writes();
+    let writes = order.clone().map(|block| write(file.fid(), block));
+    for ticket in wait_behind(write(plug.fid(), 0), writes.collect()) {
+        assert!(
+            matches!(ticket.wait().unwrap().reply(), Reply::Write { count } if count == BLOCK as u32)
+        );
+    }
+    assert_eq!(gate.batches(), [1, COUNT]);
+    assert!(fs::read(node.path("file")).unwrap() == all);
+    gate.shut_reads();
+    let reads = order.clone().map(|block| read(file.fid(), block));
+    let tickets = wait_behind(read(plug.fid(), 0), reads.collect());
+    for (block, ticket) in order.zip(tickets) {
+        assert!(ticket.wait().unwrap().into_data() == all[block * BLOCK..][..BLOCK]);
+    }
+    assert_eq!(gate.batches(), [1, COUNT, 1, COUNT]);
 }

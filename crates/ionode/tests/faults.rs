@@ -11,7 +11,7 @@ use presagio_ninep::{
 };
 use presagio_storage::Directory;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
 
 /// A node on a file system of its own. The fields are dropped in this order.
@@ -71,6 +71,31 @@ fn fill(file: &File, piece: usize) -> usize {
         }
     }
     panic!("no end of room");
+}
+
+/// What a file system keeps for root is kept by the capability that lets root go beyond a quota too.
+#[test]
+fn a_user_does_not_get_what_is_kept_for_root() {
+    if !is_root("acting as other users") {
+        return;
+    }
+    let Some(full) = small_ext4() else { return };
+    let anybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(full.node.export(), anybody).unwrap();
+    let (_session, root) = full.node.connect_as(4242);
+    let file = rw_file(&root, "file");
+    let acknowledged = fill(&file, 4096);
+    assert!(acknowledged > 1 << 20, "only {acknowledged}");
+    // Appends go another way.
+    let appended = opened(&root, "file", OpenFlags::WRONLY | OpenFlags::APPEND);
+    refused(appended.write_at(0, &[1; 8192]), Errno::NOSPC);
+    let left = rustix::fs::statvfs(&full.node.export()).unwrap();
+    let (for_all, for_root) = (left.f_bavail, left.f_bfree);
+    assert!(
+        for_all < 16 && for_root > for_all + 50,
+        "{for_all} blocks, {for_root} for root"
+    );
+    fs::write(full.node.path("by-root"), [1; 100_000]).expect("there is room for root");
 }
 
 #[test]

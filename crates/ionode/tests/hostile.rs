@@ -6,11 +6,14 @@ mod common;
 use common::gate::{Gate, Gated};
 use common::raw::{Raw, encoded, frame};
 use common::{Exported, Random, opened, pattern, read_all, wait_until};
+use presagio_core::{Nanos, Op, Range};
+use presagio_ninep::extension::{Foreseen, ForeseenFile, ReopenFlags, Wrapped};
 use presagio_ninep::{
-    Data, Errno, Fid, GetAttr, Kind, List, Name, OpenFlags, Request, SetAttr, SetMask, Step, Tag,
-    Text, Time, UnlinkFlags, XattrFlags,
+    Data, Errno, Fid, GetAttr, Handle, Kind, List, Name, OpenFlags, Request, SetAttr, SetMask,
+    Step, Tag, Text, Time, UnlinkFlags, XattrFlags,
 };
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 const FID: &[u8] = &[0, 0, 0, 0];
@@ -633,11 +636,23 @@ fn extended_attributes_are_written_as_they_were_announced() {
 
 #[test]
 fn a_few_thousand_damaged_frames_leave_others_alone() {
+    damaged(&seeds(), Raw::attached);
+}
+
+#[test]
+fn a_few_thousand_damaged_frames_of_our_own_leave_others_alone() {
+    let mut all = seeds();
+    all.extend(extensions());
+    all.extend(corpus());
+    damaged(&all, Raw::extended);
+}
+
+/// Sends damaged frames, through connections that `connect` makes.
+fn damaged(seeds: &[Vec<u8>], connect: fn(&Path, u32) -> Raw) {
     let node = Exported::start();
     let (_session, other) = node.connect();
-    let seeds = seeds();
     let mut random = Random::new(77);
-    let mut raw = Raw::attached(&node.socket(), 65536);
+    let mut raw = connect(&node.socket(), 65536);
     // Nobody reads the replies but to see whether the connection is there: it does not have to be.
     for round in 0..6000u64 {
         let mut bytes = seeds[random.below(seeds.len())].clone();
@@ -646,7 +661,7 @@ fn a_few_thousand_damaged_frames_leave_others_alone() {
             mutate(&mut bytes, &donor, &mut random);
         }
         if raw.send(&bytes).is_err() || round % 16 == 15 {
-            raw = Raw::attached(&node.socket(), 65536);
+            raw = connect(&node.socket(), 65536);
         }
         if round % 500 == 0 {
             node.serves_others(&other, round);
@@ -655,6 +670,88 @@ fn a_few_thousand_damaged_frames_leave_others_alone() {
     drop(raw);
     node.serves_others(&other, 1);
     wait_until("they are gone", || node.node().connections() == 1);
+}
+
+/// Good frames of what only our clients say.
+fn extensions() -> Vec<Vec<u8>> {
+    let (name, text) = (Name::new("once").unwrap(), Text::new("fuzzed").unwrap());
+    let (dir, fid, mode, gid) = (Fid(0), Fid(1), 0o700, 0);
+    let mkdir = Request::Mkdir {
+        dir,
+        name,
+        mode,
+        gid,
+    };
+    let create = Request::Create {
+        fid,
+        name,
+        flags: OpenFlags::RDWR | OpenFlags::EXCL,
+        mode,
+        gid,
+    };
+    let unlink = Request::UnlinkAt {
+        dir,
+        name,
+        flags: UnlinkFlags(0),
+    };
+    let data = Data::new(&[7; 100]).unwrap();
+    let append = Request::Write {
+        fid,
+        offset: 0,
+        data,
+    };
+    let once = [&mkdir, &create, &unlink, &append].map(|request| Wrapped::new(request).unwrap());
+    let once = once
+        .into_iter()
+        .zip(1..)
+        .map(|(request, sequence)| Request::Once {
+            sequence,
+            settled: 0,
+            request,
+        });
+    let foreseen = [ForeseenFile::Fid(fid), ForeseenFile::Path(text)].map(|file| Foreseen {
+        file,
+        op: Op::Read,
+        range: Range::at(0, 1000),
+        after: Nanos(1000),
+    });
+    let mut all = vec![
+        Request::Hello {
+            instance: [1; 16],
+            resume: [0; 16],
+            client: text,
+            job: text,
+            rank: 1,
+            program: text,
+        },
+        Request::Handle { fid },
+        Request::Handle { fid: dir },
+        Request::Reopen {
+            root: dir,
+            fid,
+            flags: ReopenFlags::new(OpenFlags::RDWR),
+            handle: Handle::new(&[3; 40]).unwrap(),
+        },
+        Request::Foresee {
+            requests: List::new(&foreseen).unwrap(),
+        },
+    ];
+    all.extend(once);
+    let tags = all.iter().zip(100..);
+    tags.map(|(request, tag)| encoded(tag, request)).collect()
+}
+
+/// What the fuzzers of the parser begin with: frames of every kind, without their sizes.
+fn corpus() -> Vec<Vec<u8>> {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../ninep/fuzz/corpus/request");
+    let entries = fs::read_dir(corpus).expect("a corpus");
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let framed = |path| {
+        let bytes = fs::read(path).unwrap();
+        [&(bytes.len() as u32 + 4).to_le_bytes()[..], &bytes].concat()
+    };
+    paths.into_iter().map(framed).collect()
 }
 
 /// Good frames of every kind, about fids that are mostly there.

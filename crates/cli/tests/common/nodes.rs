@@ -108,7 +108,7 @@ impl At {
         }
     }
 
-    fn answers(&self) -> bool {
+    pub fn answers(&self) -> bool {
         match self {
             At::Unix(path) => UnixStream::connect(path).is_ok(),
             At::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok(),
@@ -232,6 +232,38 @@ impl Drop for Mounted {
         self.process.signal(Signal::TERM);
         assert_eq!(self.process.ended("the mount ends"), Some(0));
     }
+}
+
+/// Programs for tests to run.
+pub const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+
+/// Does some work, and kills the node meanwhile, again and again, until `seconds` are over. Then there is a file "stop" in
+/// `dir`. What came of the work.
+pub fn killed_while<T: Send>(
+    node: &mut Node,
+    dir: &Path,
+    seconds: u64,
+    work: impl FnOnce() -> T + Send,
+) -> T {
+    std::thread::scope(|scope| {
+        let work = scope.spawn(work);
+        let (stop, mut kills) = (Instant::now() + Duration::from_secs(seconds), 0);
+        while !work.is_finished() {
+            sleep(Duration::from_millis(250 + 130 * (kills % 5)));
+            match Instant::now() < stop {
+                true => {
+                    node.kill();
+                    node.start_again();
+                    kills += 1;
+                }
+                false => fs::write(dir.join("stop"), "").expect("a mark"),
+            }
+        }
+        let done = work.join().unwrap();
+        assert!(kills > 0, "the node was killed while it was used");
+        println!("{kills} kills");
+        done
+    })
 }
 
 /// Runs a script in a directory, for no longer than `bound`; what it said, if it succeeded.

@@ -1,10 +1,11 @@
 //! I/O nodes that are killed (-9) every few hundred milliseconds, for a minute, under programs that know what must come of
 //! what they do.
 //!
-//! Each client is a process of its own, through a mount or through the forwarding client. It works in a directory of its
-//! own, against a model in memory ([`model`]), and with the others in a shared one ([`shared`]): appends, exclusive
-//! creation, replacing by rename, a counter under a lock. In the end everybody's history is put together: what was
-//! acknowledged was done once, what failed with EIO was done once or not at all, nothing else ever failed.
+//! Each client is a process of its own, through a mount, forwarded without one, or through the forwarding client. It
+//! works in a directory of its own, against a model in memory ([`model`]), and with the others in a shared one
+//! ([`shared`]): appends, exclusive creation, replacing by rename, a counter under a lock. In the end everybody's history
+//! is put together: what was acknowledged was done once, what failed with EIO was done once or not at all, nothing else
+//! ever failed.
 //!
 //! Needs root and /dev/fuse.
 
@@ -15,6 +16,7 @@ mod shared;
 mod way;
 
 use common::apart::apart;
+use common::forwarded::{FAR, forwarded};
 use common::nodes::{At, Mounted, Node, Random, Running, until};
 use model::Model;
 use shared::{History, Shared};
@@ -31,7 +33,7 @@ const SHARED: &str = "shared";
 
 /// A worker's orders, as they are in its environment.
 struct Orders {
-    /// `mount:DIR` or `client:NODE,NODE`.
+    /// `mount:DIR`, `preload:NODE,NODE` or `client:NODE,NODE`.
     way: String,
     number: u64,
     /// Where the stop mark and the histories are.
@@ -59,12 +61,22 @@ impl Orders {
     fn files(&self) -> Box<dyn Files> {
         match self.way.split_once(':').expect("a way") {
             ("mount", dir) => Box::new(Plain::new(dir)),
+            ("preload", _) => Box::new(Plain::new(FAR)),
             (_, nodes) => Box::new(Through::new(nodes)),
         }
     }
 
     fn start(&self) -> Running {
-        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        let this = std::env::current_exe().expect("this test");
+        let mut command = match self.way.split_once(':') {
+            Some(("preload", nodes)) => {
+                let more = ["--patience", "40"];
+                let mut command = forwarded(nodes, None, &more, &self.outside);
+                command.arg(this);
+                command
+            }
+            _ => Command::new(this),
+        };
         command.args(["--exact", "worker", "--ignored", "--nocapture", "--quiet"]);
         command.env(WORK, self.text());
         Running::start(command)
@@ -158,9 +170,9 @@ fn through_mount(dir: &Path) -> String {
     format!("mount:{}", dir.display())
 }
 
-fn through_client(nodes: &[&At]) -> String {
+fn through(way: &str, nodes: &[&At]) -> String {
     let nodes: Vec<String> = nodes.iter().map(|at| at.text()).collect();
-    format!("client:{}", nodes.join(","))
+    format!("{way}:{}", nodes.join(","))
 }
 
 fn pause(random: &mut Random) {
@@ -179,13 +191,14 @@ fn a_node_that_is_killed_for_a_minute_does_everything_once() {
             let at = node.at.clone();
             let (one, two) = (dir.join("one"), dir.join("two"));
             let _mounts = [&one, &two].map(|point| Mounted::start(&[&at], point, None, &[]));
-            let client = through_client(&[&at]);
+            // The first keeps a lock.
             let ways = [
+                through("preload", &[&at]),
                 through_mount(&one),
                 through_mount(&one),
                 through_mount(&two),
-                client.clone(),
-                client,
+                through("preload", &[&at]),
+                through("client", &[&at]),
             ];
             let kills = work(dir, &ways, Duration::from_secs(60), |random| {
                 pause(random);
@@ -212,12 +225,12 @@ fn two_nodes_that_are_killed_by_turns_do_everything_once() {
             let (one, two) = (dir.join("one"), dir.join("two"));
             let _mounts = [&one, &two]
                 .map(|point| Mounted::start(&[&at[0], &at[1]], point, None, &["--patience", "40"]));
-            let client = through_client(&[&at[0], &at[1]]);
+            let both = [&at[0], &at[1]];
             let ways = [
                 through_mount(&one),
                 through_mount(&two),
-                client.clone(),
-                client,
+                through("preload", &both),
+                through("client", &both),
             ];
             let mut turn = 0;
             let kills = work(dir, &ways, Duration::from_secs(40), |random| {

@@ -1,12 +1,11 @@
-//! The two ways to the files of a node: a mounted directory, as programs see it, and the forwarding client.
+//! The ways to the files of a node: a directory, mounted or forwarded, as programs see it, and the forwarding client.
 
 use presagio_forward::{Address, File, Options, Owner, Remote, Span};
 use presagio_ninep::{LockStatus, LockType, OpenFlags, SetAttr, SetMask};
-use rustix::fs::{FlockOperation, fcntl_lock};
-use rustix::io::Errno;
 use std::cell::RefCell;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -142,16 +141,27 @@ impl Open for RefCell<fs::File> {
     }
 
     fn try_lock(&self) -> Done<bool> {
-        match fcntl_lock(&*self.borrow(), FlockOperation::NonBlockingLockExclusive) {
+        match lock(&self.borrow(), libc::F_WRLCK) {
             Ok(()) => Ok(true),
-            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
-            Err(errno) => Err(errno.raw_os_error()),
+            Err(libc::EAGAIN | libc::EACCES) => Ok(false),
+            Err(errno) => Err(errno),
         }
     }
 
     fn unlock(&self) -> Done<()> {
-        let unlock = FlockOperation::Unlock;
-        fcntl_lock(&*self.borrow(), unlock).map_err(|errno| errno.raw_os_error())
+        lock(&self.borrow(), libc::F_UNLCK)
+    }
+}
+
+/// A record lock on all of a file, or none; with the C library's call, which can be forwarded.
+fn lock(file: &fs::File, kind: i32) -> Done<()> {
+    // SAFETY: all zeros is a value of it: from the beginning to the end.
+    let mut all: libc::flock = unsafe { std::mem::zeroed() };
+    all.l_type = kind as libc::c_short;
+    // SAFETY: an open file, and what this call reads.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &all) } {
+        0 => Ok(()),
+        _ => Err(number(std::io::Error::last_os_error())),
     }
 }
 

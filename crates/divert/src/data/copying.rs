@@ -12,6 +12,8 @@ const PIECE: usize = 256 << 10;
 /// A descriptor, and where the program keeps the offset; null if it is the position.
 type Side = (c_int, *mut off_t);
 
+/// Copies; `appending` is what the call says of a target that can only be appended to.
+///
 /// # Safety
 ///
 /// The pointers are those of the call, or null.
@@ -19,11 +21,16 @@ pub unsafe fn copied(
     from: Side,
     to: Side,
     count: usize,
+    appending: Errno,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let (source, target) = (table::get(from.0), table::get(to.0));
     if source.is_none() && target.is_none() {
         return real();
+    }
+    // Before anything is read: there may be nothing to read.
+    if let Err(errno) = check(from.0, to.0, appending) {
+        return counted(Err(errno));
     }
     let mut copy = Copy {
         from,
@@ -49,6 +56,20 @@ pub unsafe fn copied(
         }
     }
     done as ssize_t
+}
+
+/// That one can be read and the other written.
+fn check(from: c_int, to: c_int, appending: Errno) -> Result<(), Errno> {
+    // SAFETY: asks only; of forwarded files, our own hook.
+    let [from, to] = [from, to].map(|fd| unsafe { libc::fcntl(fd, libc::F_GETFL) });
+    let has = |flags: c_int, mode| flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != mode;
+    if from < 0 || to < 0 || !has(from, libc::O_WRONLY) || !has(to, libc::O_RDONLY) {
+        return Err(Errno::BADF);
+    }
+    match to & libc::O_APPEND {
+        0 => Ok(()),
+        _ => Err(appending),
+    }
 }
 
 struct Copy {

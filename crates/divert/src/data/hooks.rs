@@ -20,12 +20,12 @@ hooks! {
     fn preadv2, preadv64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |real| ops::read_flagged(fd, Parts::many(parts, count), at, flags, real);
     fn pwritev2, pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |real| ops::write_flagged(fd, Parts::many(parts, count), at, flags, real);
 
-    fn sendfile, sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = |real| copying::copied((from, at), (to, std::ptr::null_mut()), n, real);
+    fn sendfile, sendfile64(to: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = |real| copying::copied((from, at), (to, std::ptr::null_mut()), n, Errno::INVAL, real);
     fn copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = |real| match flags {
-        0 => copying::copied((from, from_at), (to, to_at), n, real),
+        0 => copying::copied((from, from_at), (to, to_at), n, Errno::BADF, real),
         _ => real(),
     };
-    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = |real| copying::copied((from, from_at), (to, to_at), n, real);
+    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = |real| copying::copied((from, from_at), (to, to_at), n, Errno::INVAL, real);
     fn vmsplice(fd: c_int, parts: *const iovec, count: size_t, flags: c_uint) -> ssize_t = |real| match crate::table::get(fd) {
         Some(_) => fail(Errno::BADF) as ssize_t,
         None => real(),

@@ -225,16 +225,23 @@ impl Forwarded {
         (handle, owner): (FileHandle, Owner),
         kind: LockType,
         span: Span,
-    ) -> Result<(Arc<Open>, LockStatus), Errno> {
+    ) -> Result<(Arc<Open>, Owner, LockStatus), Errno> {
         let open = self.inodes.get_open(handle)?;
+        let owner = known(&open, owner);
         if kind == LockType::Unlock {
             // Whichever of the process's descriptors it was taken through.
             unlock(&open.inode, owner.key, span)?;
-            return Ok((open, LockStatus::Success));
+            return Ok((open, owner, LockStatus::Success));
         }
         let taken = open.file.lock(owner, kind, span)?;
-        Ok((open, taken))
+        Ok((open, owner, taken))
     }
+}
+
+/// What `flock` locks, all processes have that have the open file: it is known by the one that took it first.
+fn known(open: &Open, owner: Owner) -> Owner {
+    let mut all = open.file.lock_owners().into_iter();
+    all.find(|it| it.key == owner.key).unwrap_or(owner)
 }
 
 fn unreachable_node(remote: &Remote, errno: Errno) -> io::Error {
@@ -696,7 +703,7 @@ impl Filesystem for Forwarded {
         let open = self.inodes.get_open(handle);
         let found = open.and_then(|open| {
             let (kind, span) = (lock_type(kind), span(start, end));
-            open.file.get_lock(owner, kind, span)
+            open.file.get_lock(known(&open, owner), kind, span)
         });
         answer!(reply, found, found => match found {
             None => reply.locked(0, 0, 2, 0),
@@ -723,7 +730,7 @@ impl Filesystem for Forwarded {
         let owner = Owner { process, key };
         let (kind, span) = (lock_type(kind), span(start, end));
         let set = self.set_lock((handle, owner), kind, span);
-        answer!(reply, set, (open, status) => match status {
+        answer!(reply, set, (open, owner, status) => match status {
             LockStatus::Success => reply.ok(),
             LockStatus::Blocked if !sleep => reply.error(kernel_errno(Errno::AGAIN)),
             _ => self.waiting.add(Waiter {

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 pub mod node;
+pub mod steps;
 pub mod tree;
 
 use presagio_forward::mount::{self, Mounted};

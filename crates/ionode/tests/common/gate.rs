@@ -1,4 +1,4 @@
-//! A storage that can be made to wait, or to panic: a plain directory behind a gate.
+//! Storages that can be made to wait, or to panic: a plain directory behind a gate, and one whose files are never cached.
 
 use super::wait_until;
 use presagio_core::Range;
@@ -59,7 +59,7 @@ impl Gate {
         });
     }
 
-    /// How many buffers each vectored call had.
+    /// How many buffers each vectored call had that did something.
     pub fn batches(&self) -> Vec<usize> {
         self.state().batches.clone()
     }
@@ -123,10 +123,13 @@ impl Bytes for GatedBytes {
 
     fn read_now(&self, object: u16, offset: u64, to: &mut [IoSliceMut<'_>]) -> io::Result<Now> {
         self.gate.stand();
-        match self.gate.state().reads_wait {
-            true => Err(io::ErrorKind::WouldBlock.into()),
-            false => self.bytes.read_now(object, offset, to),
+        if self.gate.state().reads_wait {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
+        let buffers = to.len();
+        let now = self.bytes.read_now(object, offset, to)?;
+        self.gate.state().batches.push(buffers);
+        Ok(now)
     }
 
     fn read(&self, object: u16, offset: u64, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
@@ -164,5 +167,74 @@ impl Bytes for GatedBytes {
 
     fn name(&self) -> BorrowedFd<'_> {
         self.bytes.name()
+    }
+}
+
+/// A directory of which nothing is in memory: every read has to wait, for a ring or a thread.
+pub struct Cold;
+
+impl Storage for Cold {
+    fn servers(&self) -> u32 {
+        1
+    }
+
+    fn open(&self, opened: OwnedFd, access: Access) -> io::Result<Arc<dyn Bytes>> {
+        Ok(Arc::new(ColdBytes(Directory.open(opened, access)?)))
+    }
+
+    fn created(&self, opened: BorrowedFd<'_>) -> io::Result<()> {
+        Directory.created(opened)
+    }
+
+    fn size(&self, name: BorrowedFd<'_>) -> io::Result<Option<Size>> {
+        Directory.size(name)
+    }
+
+    fn removed(&self, name: BorrowedFd<'_>) -> io::Result<()> {
+        Directory.removed(name)
+    }
+}
+
+struct ColdBytes(Arc<dyn Bytes>);
+
+impl Bytes for ColdBytes {
+    fn pieces(&self, range: Range) -> Pieces {
+        self.0.pieces(range)
+    }
+
+    fn read_now(&self, _: u16, _: u64, _: &mut [IoSliceMut<'_>]) -> io::Result<Now> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn read(&self, object: u16, offset: u64, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.0.read(object, offset, to)
+    }
+
+    fn write(&self, object: u16, offset: u64, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write(object, offset, from)
+    }
+
+    fn append(&self, from: &[u8]) -> io::Result<usize> {
+        self.0.append(from)
+    }
+
+    fn size(&self) -> io::Result<Option<Size>> {
+        self.0.size()
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn sync(&self, how: Durable) -> io::Result<()> {
+        self.0.sync(how)
+    }
+
+    fn descriptor(&self, object: u16) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor(object)
+    }
+
+    fn name(&self) -> BorrowedFd<'_> {
+        self.0.name()
     }
 }

@@ -57,10 +57,23 @@ impl Raw {
         raw
     }
 
+    /// The same, with our extensions.
+    pub fn extended(socket: &Path, msize: u32) -> Raw {
+        let mut raw = Raw::silent(socket);
+        raw.speak(Dialect::Presagio, msize);
+        raw.attach(Fid(0));
+        raw
+    }
+
     /// Agrees on plain 9P2000.L.
     #[track_caller]
     pub fn version(&mut self, msize: u32) {
-        let version = Dialect::Linux.version();
+        self.speak(Dialect::Linux, msize);
+    }
+
+    #[track_caller]
+    fn speak(&mut self, dialect: Dialect, msize: u32) {
+        let version = dialect.version();
         let reply = self.call(u16::MAX, &Request::Version { msize, version });
         assert!(matches!(reply.reply(), Reply::Version { msize: got, .. } if got == msize));
     }
