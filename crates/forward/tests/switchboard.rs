@@ -270,7 +270,6 @@ fn the_locks_of_a_program_that_is_killed_end_with_it() {
     let _node = Node::start(config, Arc::new(Directory), addresses, false).unwrap();
     let one = || Forwarded {
         prefix: b"/far".to_vec(),
-        shadow: "/run/shadow".into(),
         options: Options::new(vec![address.clone()]),
     };
     let remote = Remote::new(Options::new(vec![address.clone()])).unwrap();

@@ -119,7 +119,7 @@ fn tell(options: &Options, instance: Instance) {
 
 fn tell_one(mut options: Options, node: usize, instance: Instance) -> io::Result<()> {
     if let Some(dial) = options.dial.take() {
-        options.dial = Some(Dial(Arc::new(move |_| (dial.0)(node))));
+        options.dial = Some(Dial(Arc::new(move |_, left| (dial.0)(node, left))));
     }
     options.nodes = vec![options.nodes.swap_remove(node)];
     (options.patience, options.threads) = (Duration::ZERO, false);
