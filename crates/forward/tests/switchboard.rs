@@ -87,9 +87,9 @@ fn an_error_of_the_dialling_arrives() {
     server.kill();
     let all = Line::call(&name).unwrap().exports().unwrap();
     let dial = all[0].options.dial.clone().unwrap();
-    let error = (dial.0)(0).unwrap_err();
+    let error = (dial.0)(0, Duration::from_secs(20)).err().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
-    let error = (dial.0)(7).unwrap_err();
+    let error = (dial.0)(7, Duration::from_secs(20)).err().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
 }
 
