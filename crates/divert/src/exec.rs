@@ -10,6 +10,7 @@
 //! `dlopen` of forwarded libraries: the kernel and the loader open these themselves.
 
 use crate::call::{Errno, errno, get_errno, guarded};
+use crate::fd::over_exec;
 use crate::names::{discard, full_path, is_directory, may, shadow_of};
 use crate::resolve::{Last, Where, may_be_ours, resolve};
 use crate::table;
@@ -25,12 +26,12 @@ use std::sync::{Mutex, PoisonError};
 type Texts = *const *const c_char;
 
 hooks! {
-    fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| run((AT_FDCWD, path), arguments, environment, real);
-    fn execv(path: *const c_char, arguments: Texts) -> c_int = |real| run((AT_FDCWD, path), arguments, environ, real);
-    fn execvp(name: *const c_char, arguments: Texts) -> c_int = |real| run_found(name, arguments, environ, real);
-    fn execvpe(name: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| run_found(name, arguments, environment, real);
-    fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int = |real| run_open(fd, arguments, environment, real);
-    fn execveat(at: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int) -> c_int = |real| run_at(at, path, arguments, environment, flags, real);
+    fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| over_exec(|| run((AT_FDCWD, path), arguments, environment, real));
+    fn execv(path: *const c_char, arguments: Texts) -> c_int = |real| over_exec(|| run((AT_FDCWD, path), arguments, environ, real));
+    fn execvp(name: *const c_char, arguments: Texts) -> c_int = |real| over_exec(|| run_found(name, arguments, environ, real));
+    fn execvpe(name: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| over_exec(|| run_found(name, arguments, environment, real));
+    fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int = |real| over_exec(|| run_open(fd, arguments, environment, real));
+    fn execveat(at: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int) -> c_int = |real| over_exec(|| run_at(at, path, arguments, environment, flags, real));
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |real, other| spawn(path, arguments, environment, real, |path, arguments| other(pid, path, actions, attributes, arguments, environment));
     fn posix_spawnp(pid: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |real| spawn_found(pid, name, actions, attributes, arguments, environment, real);
     fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |real| will_open(actions, fd, path, flags, mode, real);
