@@ -9,6 +9,7 @@
 //! `dlopen` of forwarded libraries: the kernel and the loader open these themselves.
 
 use crate::call::{Errno, errno, get_errno, guarded};
+use crate::fd::over_exec;
 use crate::names::{discard, full_path, is_directory, may};
 use crate::resolve::{Last, Where, joined, may_be_ours, resolve};
 use crate::{memfd, table};
@@ -23,12 +24,12 @@ use std::ptr::null;
 pub type Texts = *const *const c_char;
 
 hooks! {
-    fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| run((AT_FDCWD, path), arguments, environment, real);
-    fn execv(path: *const c_char, arguments: Texts) -> c_int = |real| run((AT_FDCWD, path), arguments, environ, real);
-    fn execvp(name: *const c_char, arguments: Texts) -> c_int = |real| run_found(name, arguments, environ, real);
-    fn execvpe(name: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| run_found(name, arguments, environment, real);
-    fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int = |real| run_open(fd, arguments, environment, real);
-    fn execveat(at: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int) -> c_int = |real| run_at(at, path, arguments, environment, flags, real);
+    fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| over_exec(|| run((AT_FDCWD, path), arguments, environment, real));
+    fn execv(path: *const c_char, arguments: Texts) -> c_int = |real| over_exec(|| run((AT_FDCWD, path), arguments, environ, real));
+    fn execvp(name: *const c_char, arguments: Texts) -> c_int = |real| over_exec(|| run_found(name, arguments, environ, real));
+    fn execvpe(name: *const c_char, arguments: Texts, environment: Texts) -> c_int = |real| over_exec(|| run_found(name, arguments, environment, real));
+    fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int = |real| over_exec(|| run_open(fd, arguments, environment, real));
+    fn execveat(at: c_int, path: *const c_char, arguments: Texts, environment: Texts, flags: c_int) -> c_int = |real| over_exec(|| run_at(at, path, arguments, environment, flags, real));
 }
 
 unsafe extern "C" {

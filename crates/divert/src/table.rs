@@ -207,17 +207,14 @@ pub fn all_of(export: usize, qid: Qid) -> Vec<Arc<Open>> {
     })
 }
 
-/// Everything that is known to be open, and through which descriptor; one each.
+/// Everything that is known to be open, with each of its descriptors.
 pub fn all_with_numbers() -> Vec<(c_int, Arc<Open>)> {
-    OPENS.with(|opens| {
-        let mut found: Vec<(c_int, Arc<Open>)> = Vec::new();
-        for (fd, open) in opens.iter() {
-            if !found.iter().any(|(_, other)| Arc::ptr_eq(other, open)) {
-                found.push((*fd, open.clone()));
-            }
-        }
-        found
-    })
+    OPENS.with(|opens| opens.iter().map(|(fd, open)| (*fd, open.clone())).collect())
+}
+
+/// Whether something is a memfd.
+pub fn is_memory(status: &libc::stat) -> bool {
+    status.st_dev == DEVICE.load(Relaxed)
 }
 
 /// Everything that is known to be open.
@@ -332,8 +329,14 @@ impl Drop for Open {
     /// The node is told, which must not be interrupted.
     fn drop(&mut self) {
         let files = (self.file.take(), self.other.take());
+        let has_own_locks = *self.has_own_locks.get_mut();
         let _ = guarded(|| {
-            drop(files);
+            match files.0 {
+                // Who closes it has no lock any more when that is done.
+                Some(file) if has_own_locks => file.close(),
+                file => drop(file),
+            }
+            drop(files.1);
             Ok(())
         });
     }

@@ -75,6 +75,7 @@ extern "C" fn start(_: c_int, _: *const *const c_char, environment: *const *cons
     });
     if is_on() {
         stdio::start();
+        fd::take_over();
     }
 }
 
@@ -279,6 +280,11 @@ impl Export {
     /// Its root, for the user that we are now.
     pub fn root(&self) -> Result<File, Errno> {
         self.remote.root(uid())
+    }
+
+    /// A client of ours is no more.
+    pub fn died(&self, instance: Instance) -> Result<(), Errno> {
+        self.remote.died(uid(), instance)
     }
 
     /// A file that somebody opened before.

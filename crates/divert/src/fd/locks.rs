@@ -54,7 +54,7 @@ enum Patience {
 
 /// The process's own, the same after it has executed another program. Two processes of one command have the same number if
 /// they are in namespaces of their own.
-fn process_owner() -> Owner {
+pub fn process_owner() -> Owner {
     let process = sys::process_id();
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino());
     Owner {
@@ -64,7 +64,7 @@ fn process_owner() -> Owner {
 }
 
 /// That of a description, the same in all processes that have it.
-fn description_owner(open: &Open) -> Owner {
+pub fn description_owner(open: &Open) -> Owner {
     Owner {
         process: 0,
         key: OF_DESCRIPTION | open.inode,
@@ -301,8 +301,11 @@ pub fn carried() -> Option<Carried> {
     };
     let found = guarded(|| {
         let all = table::all_with_numbers().into_iter();
-        let locked = all.filter(|(_, open)| open.has_own_locks.load(Relaxed));
-        let locks: Vec<_> = locked.flat_map(of).collect();
+        let mut locked: Vec<_> = all
+            .filter(|(_, open)| open.has_own_locks.load(Relaxed))
+            .collect();
+        locked.dedup_by(|one, other| Arc::ptr_eq(&one.1, &other.1));
+        let locks: Vec<_> = locked.into_iter().flat_map(of).collect();
         match locks.is_empty() {
             true => Ok(None),
             false => Ok(Some(pipe().map(|(ready, taking)| Carried {

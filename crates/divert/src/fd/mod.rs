@@ -1,10 +1,12 @@
 //! Descriptors: opening, closing, duplicating, controlling and locking them.
 
+mod carry;
 mod closing;
 mod control;
 mod locks;
 mod opening;
 
+pub use carry::{over_exec, take_over};
 pub use control::appends;
 pub use locks::{Carried, carried, has_locks, release_all};
 pub use opening::{is_exclusive, open_for_another};

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char path[4096];
+static char path[4100];
 
 static int lock(int fd, int command, int type, long start, long length)
 {
@@ -57,10 +57,55 @@ static void on_alarm(int number)
     (void)number;
 }
 
+/* What a program finds that was executed with locks, longer after that than a node waits for anybody. */
+static int executed(int fd, int fd2)
+{
+    sleep(2);
+    int theirs = open(path, O_RDWR);
+    show("executed, flock", flock(theirs, LOCK_SH | LOCK_NB));
+    close(fd2);
+    show("executed, closed", flock(theirs, LOCK_EX | LOCK_NB));
+    strcat(path, "2");
+    other("executed, another", F_SETLK, F_WRLCK, 0, 5);
+    show("executed, again", lock(fd, F_SETLK, F_WRLCK, 0, 5));
+    lock(fd, F_SETLK, F_UNLCK, 0, 0);
+    other("executed, given back", F_SETLK, F_WRLCK, 0, 5);
+    return 0;
+}
+
+/* Executes this program, with a lock of each kind. */
+static void execute(const char *self, const char *directory, int flags)
+{
+    char first[16], second[16];
+    fflush(stdout);
+    if (fork() == 0) {
+        char path2[4110];
+        snprintf(path2, sizeof path2, "%s2", path);
+        int fd = open(path2, O_RDWR | O_CREAT | flags, 0644), fd2 = open(path, O_RDWR | flags);
+        lock(fd, F_SETLK, F_WRLCK, 0, 10);
+        flock(fd2, LOCK_EX);
+        snprintf(first, sizeof first, "%d", fd);
+        snprintf(second, sizeof second, "%d", fd2);
+        execl("/nowhere", "nowhere", NULL);
+        execl(self, self, directory, flags ? "closed" : "open", first, second, NULL);
+        _exit(1);
+    }
+    wait(NULL);
+}
+
 int main(int argc, char **argv)
 {
-    (void)argc;
     snprintf(path, sizeof path, "%s/locked", argv[1]);
+    if (argc > 2) {
+        if (!strcmp(argv[2], "closed")) {
+            int theirs = open(path, O_RDWR);
+            show("closed by exec, flock", flock(theirs, LOCK_EX | LOCK_NB));
+            strcat(path, "2");
+            other("closed by exec, another", F_SETLK, F_WRLCK, 0, 5);
+            return 0;
+        }
+        return executed(atoi(argv[3]), atoi(argv[4]));
+    }
     int fd = open(path, O_RDWR | O_CREAT, 0644);
     show("write lock", lock(fd, F_SETLK, F_WRLCK, 10, 20));
     other("another overlaps", F_SETLK, F_WRLCK, 25, 10);
@@ -198,6 +243,9 @@ int main(int argc, char **argv)
     wait(NULL);
     show("nobody has it", flock(theirs, LOCK_EX));
     close(theirs);
+    close(copy);
+    execute("/proc/self/exe", argv[1], 0);
+    execute("/proc/self/exe", argv[1], O_CLOEXEC);
     int ro = open(path, O_RDONLY);
     show("write lock, open for reading", lock(ro, F_SETLK, F_WRLCK, 0, 0));
     return 0;

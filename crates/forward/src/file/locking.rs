@@ -95,6 +95,19 @@ impl File {
         reply!(answer, Reply::Died => Ok(()))
     }
 
+    /// Lets the node forget it, and waits until it has: what was locked through it is free then.
+    pub fn close(self) {
+        let held = &self.held;
+        if let Some(connection) = held.connection() {
+            held.clunked(&connection.call(Request::Clunk { fid: held.fid }));
+        }
+    }
+
+    /// The number by which the node knows us as whoever holds these locks.
+    pub fn client(&self) -> Instance {
+        self.held.link.current_instance()
+    }
+
     /// What an owner has locked through this open file.
     pub fn locks_of(&self, owner: Owner) -> Vec<(LockType, Span)> {
         let place = self.held.place();

@@ -154,6 +154,11 @@ impl Held {
         }
     }
 
+    /// The connection on which the node may know it.
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.place().at.upgrade()
+    }
+
     /// The node has forgotten the fid by itself.
     pub(crate) fn gone(&self) {
         self.place().nowhere();

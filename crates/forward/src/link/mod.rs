@@ -277,7 +277,7 @@ impl Link {
         lock(&self.state).resume
     }
 
-    fn current_instance(&self) -> Instance {
+    pub(crate) fn current_instance(&self) -> Instance {
         lock(&self.state).instance
     }
 
