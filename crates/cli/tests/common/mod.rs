@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test file uses its own part of this.
 
 pub mod apart;
+pub mod gluster;
 pub mod nodes;
 
 use serde_json::Value;
