@@ -1,5 +1,5 @@
 //! Several machines: four clients and two I/O nodes, each in a network of its own behind one bridge, and a striped set of
-//! four directories. While the ranks of a job write and read what they can check, nodes are killed, frozen, cut off,
+//! four directories, or a volume of GlusterFS that each node has mounted for itself. While the ranks of a job write and read what they can check, nodes are killed, frozen, cut off,
 //! drained and replaced: no acknowledged byte is lost, and nothing hangs.
 //!
 //! Needs root and namespaces.
@@ -8,10 +8,11 @@ mod common;
 
 use common::apart::{apart, run};
 use common::forwarded::{Busy, FAR, forwarded, succeeds};
-use common::nodes::{At, Mounted, Node, pattern};
+use common::gluster::{CACHES, Gluster, UNCACHED};
+use common::nodes::{At, Mounted, Node, pattern, until};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -30,16 +31,70 @@ const SILENCE: Duration = Duration::from_secs(14);
 /// No call may take longer; with room for a machine that is busy.
 const CALL_MAX: Duration = Duration::from_secs(3 * (PATIENCE + TIMEOUT));
 
+/// Where the bridge, and the test, are in the networks.
+const HUB: &str = "10.77.0.1";
+
+/// What the nodes forward.
+struct Storage {
+    /// As each node has it.
+    exports: [PathBuf; 2],
+    /// The nodes' arguments.
+    more: Vec<String>,
+    _gluster: Option<Gluster>,
+}
+
+impl Storage {
+    /// A striped set of four directories.
+    fn striped(place: &Path) -> Storage {
+        let export = place.join("names");
+        let servers: Vec<_> = (0..4).map(|i| place.join(format!("server{i}"))).collect();
+        for made in servers.iter().chain([&export]) {
+            std::fs::create_dir(made).unwrap();
+        }
+        let servers = servers
+            .iter()
+            .flat_map(|path| ["--server".into(), text(path)]);
+        let stripe = ["--stripe".into(), "16KiB".into()];
+        Storage {
+            exports: [export.clone(), export],
+            more: servers.chain(stripe).collect(),
+            _gluster: None,
+        }
+    }
+
+    /// A volume of GlusterFS, without its caches, mounted once for each node. The kernel keeps pages of it in spite of
+    /// all that is said at the mount, so the nodes go past those.
+    fn gluster(place: &Path) -> Storage {
+        let gluster = Gluster::start(place, HUB);
+        let mounts = gluster.volume(place, "shared", &CACHES, UNCACHED);
+        let exports = mounts.map(|mount| mount.join("export"));
+        std::fs::create_dir(&exports[0]).unwrap();
+        until("the other mount shows it", || exports[1].exists());
+        Storage {
+            exports,
+            more: ["--direct", "--layout", "gluster servers=3"]
+                .map(str::to_owned)
+                .into(),
+            _gluster: Some(gluster),
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
 /// Two nodes and four mounts.
 struct Cluster {
     // Unmounted before the nodes end.
     mounts: Vec<Mounted>,
     nodes: Vec<Node>,
+    _storage: Storage,
 }
 
 impl Cluster {
-    fn start(dir: &Path) -> Cluster {
-        let nodes = nodes(dir);
+    fn start(dir: &Path, storage: fn(&Path) -> Storage) -> Cluster {
+        let (storage, nodes) = nodes(dir, storage);
         let mount = |i: usize| {
             let all: Vec<&At> = nodes.iter().map(|node| &node.at).collect();
             let (timeout, patience) = (TIMEOUT.to_string(), PATIENCE.to_string());
@@ -48,44 +103,46 @@ impl Cluster {
             Mounted::start(&all, &dir.join(&network), Some(&network), &more)
         };
         let mounts = (0..RANKS).map(mount).collect();
-        Cluster { mounts, nodes }
+        Cluster {
+            mounts,
+            nodes,
+            _storage: storage,
+        }
     }
 }
 
-/// Two nodes on a striped set, each in a network of its own.
-fn nodes(dir: &Path) -> Vec<Node> {
+/// Two nodes, each in a network of its own.
+fn nodes(dir: &Path, storage: fn(&Path) -> Storage) -> (Storage, Vec<Node>) {
     networks();
     // In memory: a disk that is busy with other tests must not look like a node that is gone.
     let place = dir.join("storage");
     std::fs::create_dir(&place).unwrap();
-    let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
     run("mount", &["-t", "tmpfs", "none", &text(&place)]);
-    let export = place.join("names");
-    let servers: Vec<_> = (0..4).map(|i| place.join(format!("server{i}"))).collect();
-    for made in servers.iter().chain([&export]) {
-        std::fs::create_dir(made).unwrap();
-    }
-    let mut more = vec!["--trust-network", "--allow-root", "--stripe", "16KiB"];
-    let servers: Vec<String> = servers.iter().map(|path| text(path)).collect();
-    more.extend(servers.iter().flat_map(|path| ["--server", path]));
+    let storage = storage(&place);
+    let mut more = vec!["--trust-network", "--allow-root"];
+    more.extend(storage.more.iter().map(String::as_str));
     let node = |i: usize| {
         let at = At::Tcp(format!("10.77.0.{}:5640", 10 + i).parse().unwrap());
         let id = i.to_string();
         let ids = ["--node-id", id.as_str(), "--nodes", "2"];
         Node::start(
-            &export,
+            &storage.exports[i],
             at,
             Some(&format!("node{i}")),
             &[&more[..], &ids].concat(),
         )
     };
-    (0..2).map(node).collect()
+    let nodes = (0..2).map(node).collect();
+    (storage, nodes)
 }
 
 /// A bridge, to which we have access too, and a network for each node and client.
 fn networks() {
     run("ip", &["link", "add", "name", "hub", "type", "bridge"]);
-    run("ip", &["address", "add", "10.77.0.1/24", "dev", "hub"]);
+    run(
+        "ip",
+        &["address", "add", &format!("{HUB}/24"), "dev", "hub"],
+    );
     run("ip", &["link", "set", "hub", "up"]);
     let nodes = (0..2).map(|i| (format!("node{i}"), 10 + i));
     let clients = (0..RANKS).map(|i| (format!("client{i}"), 20 + i));
@@ -244,8 +301,8 @@ impl Job {
 }
 
 /// A cluster and a job on it; then `happens` to each node in turn; then a client that comes new reads what is there.
-fn cluster(dir: &Path, happens: impl Fn(usize, &mut Node) + Sync) {
-    let mut cluster = Cluster::start(dir);
+fn cluster(dir: &Path, storage: fn(&Path) -> Storage, happens: impl Fn(usize, &mut Node) + Sync) {
+    let mut cluster = Cluster::start(dir, storage);
     let ranks = Rank::all(&cluster.mounts);
     let mut job = Job { ranks, round: 0 };
     (0..3).for_each(|_| job.round());
@@ -283,17 +340,30 @@ fn nodes_that_are_killed_or_drained_lose_nothing() {
         "nodes_that_are_killed_or_drained_lose_nothing",
         BOUND,
         |dir| {
-            cluster(dir, |_, node| {
-                for pause in [0, 300, 700] {
-                    node.kill();
-                    sleep(Duration::from_millis(pause));
-                    node.start_again();
-                    sleep(Duration::from_millis(700));
-                }
-                node.drain();
-                sleep(Duration::from_millis(500));
-                node.start_again();
-            });
+            cluster(dir, Storage::striped, |_, node| killed_and_drained(node));
+        },
+    );
+}
+
+fn killed_and_drained(node: &mut Node) {
+    for pause in [0, 300, 700] {
+        node.kill();
+        sleep(Duration::from_millis(pause));
+        node.start_again();
+        sleep(Duration::from_millis(700));
+    }
+    node.drain();
+    sleep(Duration::from_millis(500));
+    node.start_again();
+}
+
+#[test]
+fn nodes_on_a_glusterfs_volume_that_are_killed_or_drained_lose_nothing() {
+    apart(
+        "nodes_on_a_glusterfs_volume_that_are_killed_or_drained_lose_nothing",
+        BOUND,
+        |dir| {
+            cluster(dir, Storage::gluster, |_, node| killed_and_drained(node));
         },
     );
 }
@@ -304,7 +374,7 @@ fn nodes_that_are_frozen_for_a_while_lose_nothing() {
         "nodes_that_are_frozen_for_a_while_lose_nothing",
         BOUND,
         |dir| {
-            cluster(dir, |_, node| {
+            cluster(dir, Storage::striped, |_, node| {
                 node.freeze();
                 sleep(SILENCE);
                 node.thaw();
@@ -319,7 +389,7 @@ fn a_network_that_is_cut_and_healed_loses_nothing() {
         "a_network_that_is_cut_and_healed_loses_nothing",
         BOUND,
         |dir| {
-            cluster(dir, |index, _| {
+            cluster(dir, Storage::striped, |index, _| {
                 let name = format!("node{index}");
                 run("ip", &["link", "set", &name, "down"]);
                 sleep(SILENCE);
@@ -331,7 +401,7 @@ fn a_network_that_is_cut_and_healed_loses_nothing() {
 
 /// Two clients without a mount, whose programs are always busy, while `happens`.
 fn without_a_mount(dir: &Path, happens: impl FnOnce(&[Busy])) {
-    let nodes = nodes(dir);
+    let (_storage, nodes) = nodes(dir, Storage::striped);
     let all: Vec<String> = nodes.iter().map(|node| node.at.text()).collect();
     let (timeout, patience) = (TIMEOUT.to_string(), PATIENCE.to_string());
     let more = ["--timeout", &timeout, "--patience", &patience];

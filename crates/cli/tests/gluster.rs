@@ -6,16 +6,20 @@
 mod common;
 
 use common::apart::{apart, run};
-use common::nodes::{Mounted, Node, Running, pattern, until};
+use common::gluster::{CACHES, Gluster, UNCACHED};
+use common::nodes::{Mounted, Node, pattern, say, until};
+use common::presagio;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const BOUND: Duration = Duration::from_secs(240);
+const BOUND: Duration = Duration::from_secs(300);
+/// What one step may take: much longer than it does.
+const STEP_MAX: Duration = Duration::from_secs(90);
 /// An address that only these namespaces have.
 const HOST: &str = "10.78.0.1";
 
@@ -28,11 +32,67 @@ enum When {
     Later,
 }
 
+/// What is being done, and since when.
+static STEP: Mutex<Option<(&str, Instant)>> = Mutex::new(None);
+
+fn step_now() -> std::sync::MutexGuard<'static, Option<(&'static str, Instant)>> {
+    STEP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While it lives, a step that takes too long ends the test, and says which it was and what waits for what.
+struct Watched {
+    _ends: std::sync::mpsc::Sender<()>,
+}
+
+impl Watched {
+    fn new(dir: &Path) -> Watched {
+        let (ends, ended) = std::sync::mpsc::channel::<()>();
+        let dir = dir.to_owned();
+        std::thread::spawn(move || {
+            let second = Duration::from_secs(1);
+            use std::sync::mpsc::RecvTimeoutError::Timeout;
+            while ended.recv_timeout(second) == Err(Timeout) {
+                let step = *step_now();
+                if let Some((step, since)) = step
+                    && since.elapsed() > STEP_MAX
+                {
+                    give_up(step, &dir);
+                }
+            }
+        });
+        Watched { _ends: ends }
+    }
+}
+
+/// Everything here may hang, so the nodes are asked in a process of their own, and nobody is waited for.
+fn give_up(step: &str, dir: &Path) -> ! {
+    say(&format!(
+        "\"{step}\" hangs, after {STEP_MAX:?}. Threads, and what they wait in:"
+    ));
+    for task in fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        say(&format!(
+            "  {} {} {}",
+            read("comm").trim(),
+            read("wchan"),
+            read("syscall").trim()
+        ));
+    }
+    for node in ["first", "second"] {
+        let control = format!("unix:{}", dir.join(format!("{node}.control")).display());
+        say(&presagio(&["ionode", "status", &control]).out);
+    }
+    std::process::exit(101);
+}
+
 /// Two nodes on the same files; clients of the first (two of them) and of the second.
 struct World {
     one: Mounted,
     beside: Mounted,
     other: Mounted,
+    /// Clients of both, who open each file at one of them.
+    spread: [Mounted; 2],
+    dir: PathBuf,
     // They end after the mounts.
     _nodes: [Node; 2],
     /// When what one node did is seen through the other.
@@ -46,10 +106,16 @@ impl World {
         let [first, second] = [("first", exports[0]), ("second", exports[1])]
             .map(|(name, export)| Node::unix(dir, name, export, more));
         let mount = |node: &Node, name| Mounted::start(&[&node.at], &dir.join(name), None, &[]);
+        let spread = ["spread1", "spread2"].map(|name| {
+            let both = [&first.at, &second.at];
+            Mounted::start(&both, &dir.join(name), None, &["--spread-files"])
+        });
         World {
             one: mount(&first, "one"),
             beside: mount(&first, "beside"),
             other: mount(&second, "other"),
+            spread,
+            dir: dir.to_owned(),
             _nodes: [first, second],
             seen,
             one_mount: exports[0] == exports[1],
@@ -57,25 +123,33 @@ impl World {
     }
 
     fn check(&self) {
-        self.through_one_node();
-        self.written_and_closed();
-        self.written_and_synced();
-        self.written_only();
-        self.truncated();
-        self.names();
-        self.replaced_while_open();
-        self.removed_while_open();
-        println!("appends");
-        self.appended();
-        println!("exclusive creation");
-        self.made_by_one();
-        println!("locks");
-        self.locked();
+        let _watched = Watched::new(&self.dir);
+        self.step("one node", World::through_one_node);
+        self.step("written and closed", World::written_and_closed);
+        self.step("written and synced", World::written_and_synced);
+        self.step("written only", World::written_only);
+        self.step("truncated", World::truncated);
+        self.step("names", World::names);
+        self.step("replaced", World::replaced_while_open);
+        self.step("removed", World::removed_while_open);
+        self.step("appends", World::appended);
+        self.step(
+            "appends, each file at one node",
+            World::appended_at_one_node,
+        );
+        self.step("exclusive creation", World::made_by_one);
+        self.step("locks", World::locked);
         // Where bytes are seen later, a lock does not help.
         if self.seen == When::AtOnce {
-            println!("a counter under a lock");
-            self.counted();
+            self.step("a counter under a lock", World::counted);
         }
+    }
+
+    fn step(&self, name: &'static str, act: impl FnOnce(&World)) {
+        println!("{name}");
+        *step_now() = Some((name, Instant::now()));
+        act(self);
+        *step_now() = None;
     }
 
     /// How often something is tried: less often where each time takes a second.
@@ -248,19 +322,36 @@ impl World {
 
     /// Clients append: every record is there once, whole. Nodes on different mounts do not know of each other's.
     fn appended(&self) {
-        const RECORDS: u64 = 150;
         let writers = match self.one_mount {
             true => vec![&self.one, &self.beside, &self.other],
             false => vec![&self.one, &self.beside],
         };
-        fs::write(self.one.path("log"), "").unwrap();
-        drop(self.open_at_other("log"));
+        self.append(&writers, "log");
+    }
+
+    /// Clients of both nodes append, and each file is opened at one of them, the same for all.
+    fn appended_at_one_node(&self) {
+        let writers: Vec<&Mounted> = self.spread.iter().collect();
+        // Some at each.
+        for log in 0..4 {
+            self.append(&writers, &format!("log{log}"));
+        }
+    }
+
+    fn append(&self, writers: &[&Mounted], name: &str) {
+        const RECORDS: u64 = 150;
+        fs::write(writers[0].path(name), "").unwrap();
+        for writer in writers {
+            self.see(self.seen, &format!("{name} is there"), || {
+                writer.path(name).exists()
+            });
+        }
         std::thread::scope(|scope| {
-            for (who, mount) in (0..).zip(&writers) {
+            for (who, mount) in (0..).zip(writers) {
                 scope.spawn(move || {
                     let mut log = OpenOptions::new()
                         .append(true)
-                        .open(mount.path("log"))
+                        .open(mount.path(name))
                         .unwrap();
                     for which in 0..RECORDS {
                         log.write_all(&pattern(who << 32 | which, 100)).unwrap();
@@ -273,7 +364,7 @@ impl World {
         let mut all: Vec<Vec<u8>> = all.map(|seed| pattern(seed, 100)).collect();
         all.sort_unstable();
         self.see(self.seen, "all that was appended", || {
-            let log = fs::read(self.one.path("log")).unwrap();
+            let log = fs::read(writers[0].path(name)).unwrap();
             let mut found: Vec<&[u8]> = log.chunks(100).collect();
             found.sort_unstable();
             found == all
@@ -388,83 +479,33 @@ fn two_nodes_on_a_glusterfs_volume_show_what_glusterfs_shows() {
         "two_nodes_on_a_glusterfs_volume_show_what_glusterfs_shows",
         BOUND,
         |dir| {
-            let _daemon = gluster_daemon(dir);
-            on_glusterfs(dir, "cached", &[], "log-level=WARNING", When::Later);
+            run(
+                "ip",
+                &["address", "add", &format!("{HOST}/32"), "dev", "lo"],
+            );
+            let gluster = Gluster::start(dir, HOST);
+            let seen_later = ("log-level=WARNING", When::Later);
+            on_glusterfs(&gluster, dir, "cached", &[], seen_later);
             // As docs/ionode.md advises: nothing is kept by the clients of the volume.
-            let caches = [
-                "quick-read",
-                "io-cache",
-                "stat-prefetch",
-                "read-ahead",
-                "write-behind",
-                "open-behind",
-            ];
-            let mount = "attribute-timeout=0,entry-timeout=0,direct-io-mode=enable";
-            on_glusterfs(dir, "plain", &caches, mount, When::AtOnce);
+            on_glusterfs(&gluster, dir, "plain", &CACHES, (UNCACHED, When::AtOnce));
         },
     );
 }
 
 /// The same on a volume of which so many things are turned off, mounted with these options.
-fn on_glusterfs(dir: &Path, name: &str, off: &[&str], options: &str, seen: When) {
+fn on_glusterfs(
+    gluster: &Gluster,
+    dir: &Path,
+    name: &str,
+    off: &[&str],
+    (options, seen): (&str, When),
+) {
     let dir = dir.join(name);
     fs::create_dir(&dir).unwrap();
-    let mounts = volume(&dir, name, off, options);
+    let mounts = gluster.volume(&dir, name, off, options);
     let exports = mounts.each_ref().map(|mount| mount.join("export"));
     fs::create_dir(&exports[0]).unwrap();
     until("the other mount shows it", || exports[1].exists());
     let more = ["--layout", "gluster servers=3"];
     World::new(&dir, [&exports[0], &exports[1]], &more, seen).check();
-}
-
-/// Starts the daemon that starts the others, with a state of its own.
-fn gluster_daemon(dir: &Path) -> Running {
-    run(
-        "ip",
-        &["address", "add", &format!("{HOST}/32"), "dev", "lo"],
-    );
-    for path in ["/var/lib/glusterd", "/var/log/glusterfs"] {
-        run("mount", &["-t", "tmpfs", "none", path]);
-    }
-    fs::create_dir("/run/gluster").unwrap();
-    let mut daemon = Command::new("glusterd");
-    daemon.arg("-N").arg("-l").arg(dir.join("glusterd.log"));
-    let daemon = Running::start(daemon);
-    until("glusterd answers", || {
-        let mut ask = Command::new("gluster");
-        let asked = ask.args(["--mode=script", "pool", "list"]).output();
-        asked.is_ok_and(|asked| asked.status.success())
-    });
-    daemon
-}
-
-/// Makes a volume of three bricks, and mounts it twice.
-fn volume(dir: &Path, name: &str, off: &[&str], options: &str) -> [PathBuf; 2] {
-    let brick = |i| format!("{HOST}:{}/brick{i}", dir.display());
-    let bricks: Vec<String> = (0..3).map(brick).collect();
-    let mut create = vec!["create", name];
-    create.extend(bricks.iter().map(String::as_str));
-    create.push("force");
-    gluster(&create);
-    for cache in off {
-        gluster(&["set", name, &format!("performance.{cache}"), "off"]);
-    }
-    gluster(&["start", name]);
-    ["volume1", "volume2"].map(|point| {
-        let point = dir.join(point);
-        fs::create_dir(&point).unwrap();
-        let source = format!("{HOST}:/{name}");
-        run(
-            "mount",
-            &["-t", "glusterfs", "-o", options, &source, text(&point)],
-        );
-        point
-    })
-}
-
-fn gluster(arguments: &[&str]) {
-    run(
-        "gluster",
-        &[&["--mode=script", "volume"], arguments].concat(),
-    );
 }

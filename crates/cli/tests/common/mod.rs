@@ -4,6 +4,7 @@
 
 pub mod apart;
 pub mod forwarded;
+pub mod gluster;
 pub mod nodes;
 
 use serde_json::Value;
