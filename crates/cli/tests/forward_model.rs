@@ -73,7 +73,7 @@ fn open_files_are_the_same_whatever_becomes_of_their_names() {
 fn descriptors_children_and_streams_do_what_they_do_in_a_plain_directory() {
     for seed in ["1", "2", "3", "4"] {
         run(|command, plain| {
-            let script = format!("{PROGRAMS}/random.py");
+            let script = format!("{PROGRAMS}/anycalls.py");
             command.args(["python3", &script, seed, "600", FAR]);
             assert_eq!(succeeds(command.arg(plain)), "the same\n");
         });

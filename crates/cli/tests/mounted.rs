@@ -184,14 +184,15 @@ fn fsync_reaches_the_storage_with_a_mount_and_without() {
             let mut run = forwarded(&at.text(), None, &[], dir);
             succeeds(run.args(["bash", "-euc", &command]));
         };
-        let ways: [(&str, &dyn Fn(&str)); 2] = [("mounted", &mounted), ("forwarded", &forwarded)];
-        // What was called for that file, since then.
+        let ways = ["mounted", "forwarded"].into_iter();
+        let runs: [&dyn Fn(&str); 2] = [&mounted, &forwarded];
+        // How often it was called for that file.
         let calls = |name: &str, call: &str| {
             let all = fs::read_to_string(dir.join("calls")).unwrap();
             let of_name = |line: &&str| line.contains(call) && line.contains(&format!("{name}>"));
             all.lines().filter(of_name).count()
         };
-        for (way, run) in ways {
+        for (way, run) in ways.zip(runs) {
             let dd = |name: &str, more: &str| {
                 let name = format!("{way}-{name}");
                 run(&format!(

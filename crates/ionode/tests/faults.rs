@@ -89,7 +89,7 @@ fn a_user_does_not_get_what_is_kept_for_root() {
     // Appends go another way.
     let appended = opened(&root, "file", OpenFlags::WRONLY | OpenFlags::APPEND);
     refused(appended.write_at(0, &[1; 8192]), Errno::NOSPC);
-    let left = rustix::fs::statvfs(&full.node.export()).unwrap();
+    let left = rustix::fs::statvfs(full.node.export()).unwrap();
     let (for_all, for_root) = (left.f_bavail, left.f_bfree);
     assert!(
         for_all < 16 && for_root > for_all + 50,
