@@ -1,14 +1,11 @@
 //! `presagio mount`: the files of I/O nodes for any program, through FUSE.
 
+use crate::direct::last_resort;
 use crate::failure::failure;
 use crate::nodes::{Reach, seconds};
-use presagio_forward::{Address, LastResort, mount};
-use presagio_ionode::{Config, Node};
-use presagio_storage::Directory;
-use std::os::unix::net::UnixStream;
+use presagio_forward::{Address, mount};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount what I/O nodes forward, for any program
 ///
@@ -64,7 +61,7 @@ impl Args {
         let mut remote = self
             .reach
             .options(Address::list(&self.nodes)?, "presagio mount")?;
-        remote.last_resort = self.direct.clone().map(last_resort);
+        remote.last_resort = self.direct.as_deref().map(last_resort);
         let mut options = mount::Options::new(remote);
         options.believe = seconds(self.believe, "--believe")?;
         options.threads = self.threads.max(1);
@@ -75,23 +72,6 @@ impl Args {
         }
         Ok(options)
     }
-}
-
-/// A node of our own, on the local directory, started when it is needed first.
-fn last_resort(dir: PathBuf) -> LastResort {
-    let node: Mutex<Option<Node>> = Mutex::new(None);
-    LastResort(Arc::new(move || {
-        let (ours, theirs) = UnixStream::pair()?;
-        let mut node = node.lock().unwrap_or_else(PoisonError::into_inner);
-        if node.is_none() {
-            let started = Node::start(Config::new(&dir), Arc::new(Directory), &[], false);
-            *node = Some(started.map_err(std::io::Error::other)?);
-        }
-        if let Some(node) = &*node {
-            node.adopt(theirs)?;
-        }
-        Ok(ours)
-    }))
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {

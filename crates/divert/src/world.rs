@@ -13,10 +13,11 @@ use crate::{fd, hook, memory, own, stdio, table};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
-use presagio_forward::{Dial, File, Remote};
+use presagio_forward::{Dial, File, LastResort, Remote};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -264,9 +265,15 @@ pub fn export(index: usize) -> Result<&'static Export, Errno> {
 impl Export {
     fn new(forwarded: &Forwarded) -> Result<Export, Errno> {
         let mut options = forwarded.options.clone();
-        options.dial = options
-            .dial
-            .map(|dial| Dial(Arc::new(move |node| connect(&dial, node))));
+        let dial = |dial: Dial| Dial(Arc::new(move |node| (dial.0)(node).map(connected)));
+        options.dial = options.dial.map(dial);
+        let resort = |resort: LastResort| {
+            let connect = move || -> std::io::Result<UnixStream> {
+                Ok(connected(resort.0.clone().connect()?.into()).into())
+            };
+            LastResort(Arc::new(connect))
+        };
+        options.last_resort = options.last_resort.map(resort);
         Ok(Export {
             remote: Remote::new(options).map_err(|_| Errno::IO)?,
         })
@@ -290,11 +297,11 @@ impl Export {
     }
 }
 
-fn connect(dial: &Dial, node: usize) -> std::io::Result<OwnedFd> {
+fn connected(socket: OwnedFd) -> OwnedFd {
     if is_guest() {
         page().stale.store(true, Relaxed);
     }
-    Ok(own::take((dial.0)(node)?))
+    own::take(socket)
 }
 
 /// What `stat` gives as the device of an export.

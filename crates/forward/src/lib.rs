@@ -28,7 +28,7 @@ pub mod switchboard;
 
 pub use ahead::Ahead;
 pub use file::{Far, File, Listed, Owner, Span};
-pub use options::{Credential, Dial, Identity, Instance, LastResort, Options, Spread};
+pub use options::{Credential, Dial, Identity, Instance, LastResort, Options, Resort, Spread};
 pub use preference::preference;
 pub use presagio_ninep::{Address, BadAddress};
 pub use remote::{Foreseen, Remote, Status};

@@ -181,7 +181,7 @@ pub(super) fn reach(link: &Link, target: Target, until: Option<Instant>) -> Resu
         }
         (Target::Node(node), None, _) => link.options.connect(node, &options),
         (Target::LastResort, _, Some(resort)) => {
-            Client::connect(Socket::new((resort.0)()?)?, &options)
+            Client::connect(Socket::new(resort.0.clone().connect()?)?, &options)
         }
         (Target::LastResort, _, None) => Err(Lost::Silent),
     }

@@ -2,7 +2,7 @@
 
 use super::Forwarded;
 use super::wire::{ANSWER_MAX, Question, garbage, read_answer, read_exports};
-use crate::options::{Credential, Dial};
+use crate::options::{Credential, Dial, LastResort};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -13,6 +13,7 @@ use rustix::process::geteuid;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,11 +38,11 @@ impl Line {
     pub fn exports(&self) -> io::Result<Vec<Forwarded>> {
         let (bytes, _) = self.ask(Question::Exports, PATIENCE)?;
         let all = read_exports(&bytes)?.into_iter().zip(0..);
-        let wired = all.map(|((one, wants_credential), export)| {
+        let wired = all.map(|((one, through), export)| {
             let mut one = self.wired(one, export);
-            if wants_credential {
-                one.options.credential = Some(self.credential(export));
-            }
+            let credential = through.credential.then(|| self.credential(export));
+            let direct = through.direct.then(|| self.direct(export));
+            (one.options.credential, one.options.last_resort) = (credential, direct);
             one
         });
         Ok(wired.collect())
@@ -67,6 +68,14 @@ impl Line {
         Credential(Arc::new(move || {
             let question = Question::Credential { export };
             Ok(line.ask(question, 2 * PATIENCE)?.0)
+        }))
+    }
+
+    fn direct(&self, export: u32) -> LastResort {
+        let line = self.clone();
+        LastResort(Arc::new(move || -> io::Result<UnixStream> {
+            let (_, socket) = line.ask(Question::Direct { export }, PATIENCE)?;
+            socket.map(UnixStream::from).ok_or_else(garbage)
         }))
     }
 

@@ -182,6 +182,10 @@ impl Desk {
                 Some(credential) => Ok(((credential.0)()?, None)),
                 None => Err(io::ErrorKind::NotFound.into()),
             },
+            Question::Direct { export } => match self.options(export)?.last_resort.clone() {
+                Some(resort) => Ok((Vec::new(), Some(resort.0.connect()?.into()))),
+                None => Err(io::ErrorKind::NotFound.into()),
+            },
         }
     }
 
@@ -194,6 +198,12 @@ impl Desk {
 
 /// A connected socket for somebody else.
 fn dial(options: &Options, node: usize) -> io::Result<OwnedFd> {
+    if let Some(resort) = &options.last_resort
+        && resort.0.is_used()
+    {
+        // A node that does not answer would keep each new program waiting.
+        return Err(rustix::io::Errno::CONNREFUSED.into());
+    }
     if let Some(dial) = &options.dial {
         return (dial.0)(node);
     }

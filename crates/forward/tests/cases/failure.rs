@@ -312,11 +312,13 @@ fn the_last_resort_serves_until_a_node_is_back() {
     let mut options = node.options();
     options.patience = Duration::from_secs(2);
     let local = node.world.clone();
-    options.last_resort = Some(LastResort(Arc::new(move || {
-        let (ours, theirs) = UnixStream::pair()?;
-        crate::common::node::serve(theirs, local.clone());
-        Ok(ours)
-    })));
+    options.last_resort = Some(LastResort(Arc::new(
+        move || -> std::io::Result<UnixStream> {
+            let (ours, theirs) = UnixStream::pair()?;
+            crate::common::node::serve(theirs, local.clone());
+            Ok(ours)
+        },
+    )));
     let remote = Remote::new(options).unwrap();
     let root = remote.root(0).unwrap();
     let file = root
