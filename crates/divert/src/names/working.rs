@@ -9,7 +9,7 @@
 //! What differs: it goes by its name. Who stands in a directory that is renamed or removed stands in one that is not there,
 //! where the kernel would go along with it.
 
-use super::{by_descriptor, by_path, full_path, is_directory, may};
+use super::{by_descriptor, by_path, full_path, is_directory, may_enter};
 use crate::call::{Errno, errno, get_errno, guarded, set_errno};
 use crate::resolve::{self, Last, Spot};
 use crate::world;
@@ -60,9 +60,7 @@ fn go(spot: Spot) -> Result<c_int, Errno> {
     if !is_directory(file.qid()) {
         return Err(Errno::NOTDIR);
     }
-    if world::uid() != 0 {
-        may(&file.getattr()?, libc::X_OK)?;
-    }
+    may_enter(file)?;
     enter(spot.export, &spot.path).map(|()| 0)
 }
 
@@ -70,9 +68,7 @@ fn go_open(open: &crate::table::Open) -> Result<c_int, Errno> {
     if !open.is_dir {
         return Err(Errno::NOTDIR);
     }
-    if world::uid() != 0 {
-        may(&open.file()?.getattr()?, libc::X_OK)?;
-    }
+    may_enter(open.file()?)?;
     enter(open.export, &open.path).map(|()| 0)
 }
 
