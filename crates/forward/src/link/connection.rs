@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) lineage: u64,
     pub(crate) target: Target,
     pub(crate) name: String,
+    /// Of the machine's boot; 0 where the node does not say.
+    pub(crate) epoch: u64,
     /// Files are being claimed; then requests may take no longer than connecting, since everybody waits.
     claiming: AtomicBool,
     claim_timeout: Duration,
@@ -61,6 +63,7 @@ impl Connection {
                 Target::Node(node) => link.options.nodes[node].to_string(),
                 Target::LastResort => "the last resort".into(),
             },
+            epoch: 0,
             claiming: AtomicBool::new(true),
             claim_timeout: link.options.connect_timeout,
             claim_until: until,
@@ -87,6 +90,7 @@ impl Connection {
             }
         })?;
         let Reply::Hello {
+            epoch,
             resume,
             resumed,
             node,
@@ -99,6 +103,7 @@ impl Connection {
             self.lineage = old_lineage;
         }
         link.set_resume(resume, self.lineage);
+        self.epoch = epoch;
         self.name = format!("{node} ({})", self.name);
         Ok(())
     }
