@@ -92,13 +92,12 @@ pub fn shadow_of(export: usize, below: &[u8]) -> Result<OwnedFd, Errno> {
     path.pop();
     let mut made = vec![path.clone()];
     let opened = make_below(path, export, below, &mut made);
-    let removed = made.iter().rev().map(|path| {
+    // What still has a name is not to be used.
+    let removed = made.iter().rev().try_for_each(|path| {
         let path = text(path)?;
         // SAFETY: the path ends with a zero.
         checked(unsafe { libc::rmdir(path.as_ptr()) })
     });
-    // What still has a name is not to be used.
-    let removed = removed.fold(Ok(()), |all, one| all.and(one));
     opened.and_then(|opened| removed.map(|()| opened))
 }
 
