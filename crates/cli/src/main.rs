@@ -25,6 +25,7 @@ mod advise;
 mod advisor;
 mod bench;
 mod demo;
+mod direct;
 mod failure;
 mod generate;
 mod ionode;

@@ -1,14 +1,11 @@
 //! `presagio mount`: the files of I/O nodes for any program, through FUSE.
 
+use crate::direct::{has_bytes, last_resort};
 use crate::failure::failure;
 use crate::nodes::{Reach, seconds};
-use presagio_forward::{Address, LastResort, mount};
-use presagio_ionode::{Config, Node};
-use presagio_storage::{Directory, StripedSet};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use presagio_forward::{Address, mount};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount what I/O nodes forward, for any program
 ///
@@ -65,8 +62,8 @@ impl Args {
             .reach
             .options(Address::list(&self.nodes)?, "presagio mount")?;
         if let Some(dir) = &self.direct {
-            has_bytes(dir)?;
-            remote.last_resort = Some(last_resort(dir.clone()));
+            has_bytes(dir, "--direct")?;
+            remote.last_resort = Some(last_resort(dir));
         }
         let mut options = mount::Options::new(remote);
         options.believe = seconds(self.believe, "--believe")?;
@@ -78,39 +75,6 @@ impl Args {
         }
         Ok(options)
     }
-}
-
-/// A directory with the names of a striped set is no way to its bytes. One that is not there yet is looked at when it is
-/// needed.
-fn has_bytes(dir: &Path) -> anyhow::Result<()> {
-    let cannot = |cause: &dyn std::fmt::Display| {
-        let what = format!("cannot go to {} directly", dir.display());
-        failure(what, cause, "leave --direct out")
-    };
-    match StripedSet::around(dir) {
-        Ok(Some(_)) => Err(cannot(
-            &"it belongs to a striped set: its files say where their bytes are, and have none",
-        )),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(cannot(&error)),
-        _ => Ok(()),
-    }
-}
-
-/// A node of our own, on the local directory, started when it is needed first.
-fn last_resort(dir: PathBuf) -> LastResort {
-    let node: Mutex<Option<Node>> = Mutex::new(None);
-    LastResort(Arc::new(move || {
-        let (ours, theirs) = UnixStream::pair()?;
-        let mut node = node.lock().unwrap_or_else(PoisonError::into_inner);
-        if node.is_none() {
-            let started = Node::start(Config::new(&dir), Arc::new(Directory), &[], false);
-            *node = Some(started.map_err(std::io::Error::other)?);
-        }
-        if let Some(node) = &*node {
-            node.adopt(theirs)?;
-        }
-        Ok(ours)
-    }))
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -108,6 +108,15 @@ fn what_cannot_be_forwarded_is_explained() {
     let said = presagio(&["run", "--forward", &one, "--forward", &same, "--", "true"]);
     assert_eq!(said.code, Some(125), "{}", said.err);
     assert!(said.err.contains("forwarded twice"), "{}", said.err);
+    for (direct, code, words) in [
+        ("/far", 2, "PREFIX=DIR"),
+        ("/other=/tmp", 125, "that prefix is not forwarded"),
+        (&*format!("{FAR}=/no/such/place"), 125, "no directory here"),
+    ] {
+        let said = site.run(&["--forward-direct", direct], &["true"]);
+        assert_eq!(said.code, Some(code), "{direct}: {}", said.err);
+        assert!(said.err.contains(words), "{direct}: {}", said.err);
+    }
     let said = site.run(
         &["--quiet"],
         &[program(), "run", "--forward", &one, "--", "true"],
@@ -349,4 +358,156 @@ fn ranks_write_together_by_turns_and_alone() {
         diff -r "$OUTSIDE/plain" "$FAR"
     "#
     ));
+}
+
+/// Writes block after block and reads it back, and now and then has another program do so, until it is told to stop.
+const STEADY: &str = r#"
+import os, subprocess, sys, time
+far, out = sys.argv[1:]
+def block(number): return bytes((number * 7 + i) % 251 for i in range(4096))
+fd, number = os.open(f"{far}/shared", os.O_RDWR | os.O_CREAT, 0o644), 0
+while not os.path.exists(f"{out}/stop"):
+    mine, at = block(number), number * 4096
+    assert os.pwrite(fd, mine, at) == len(mine)
+    assert os.pread(fd, len(mine), at) == mine, number
+    if number % 50 == 0:
+        seen = subprocess.run(["tail", "-c", "4096", f"{far}/shared"], stdout=subprocess.PIPE, check=True)
+        assert seen.stdout == mine, number
+    number += 1
+    with open(f"{out}/new", "w") as new: new.write(str(number))
+    os.rename(f"{out}/new", f"{out}/number")
+    time.sleep(0.002)
+"#;
+
+#[test]
+fn while_no_node_is_there_the_export_is_reached_directly_and_then_again_through_the_node() {
+    let mut site = Site::new("direct");
+    fs::write(site.path("steady.py"), STEADY).unwrap();
+    let direct = format!("{FAR}={}", site.path("export").display());
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", BOUND, program(), "run", "--quiet"]);
+    command.args(["--forward", &site.forward(), "--forward-direct", &direct]);
+    command.args(["--patience", "4", "--", "python3"]);
+    command
+        .arg(site.path("steady.py"))
+        .args([FAR, site.dir.path()]);
+    command
+        .env("PRESAGIO_LIB", library())
+        .stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let path = site.path("number");
+    let number = || -> u32 {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        text.parse().unwrap_or(0)
+    };
+    let control = format!("{}.control", site.node.at.text());
+    let goes_on = |what: &str| {
+        let before = number();
+        until(what, || number() > before + 100);
+    };
+    goes_on("it works with a node");
+    site.node.kill();
+    goes_on("it works without");
+    site.node.start_again();
+    until("it is back", || {
+        let status = presagio(&["ionode", "status", &control]);
+        status.code == Some(0) && status.json()["open_files"].as_u64() > Some(0)
+    });
+    goes_on("it works with a node again");
+    fs::write(site.path("stop"), "").unwrap();
+    let said = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{err}");
+    assert!(err.contains(&format!("{FAR} was served from")), "{err}");
+    let shared = fs::read(site.path("export/shared")).unwrap();
+    assert_eq!(shared.len(), number() as usize * 4096);
+    for (number, block) in shared.chunks(4096).enumerate() {
+        let is_right = |(i, byte): (usize, &u8)| usize::from(*byte) == (number * 7 + i) % 251;
+        assert!(block.iter().enumerate().all(is_right), "block {number}");
+    }
+}
+
+#[test]
+fn a_run_can_begin_without_a_node_where_it_may_go_directly() {
+    let mut site = Site::new("begins");
+    fs::write(site.path("export/file"), "content").unwrap();
+    site.node.kill();
+    let direct = format!("{FAR}={}", site.path("export").display());
+    let options = ["--quiet", "--forward-direct", &direct];
+    let script = format!("cat {FAR}/file; echo more > {FAR}/new; cat {FAR}/new");
+    let said = site.run(&options, &["sh", "-c", &script]);
+    assert_eq!(said.out, "contentmore\n", "{}", said.err);
+    assert_eq!(fs::read(site.path("export/new")).unwrap(), b"more\n");
+    assert!(said.err.contains("directly"), "{}", said.err);
+}
+
+/// A process that is killed with the value.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a user does with what it has made, all of which belongs to somebody else.
+const STRANGER: &str = r##"
+import os, subprocess, sys, tempfile
+os.chdir(tempfile.mkdtemp(dir=sys.argv[1]))
+with open("script", "w") as script: script.write("#!/bin/sh\necho ran\n")
+os.chmod("script", 0o700)
+print(os.stat("script").st_uid != os.getuid(), os.access("script", os.R_OK | os.W_OK | os.X_OK), os.access(".", os.R_OK | os.X_OK), flush=True)
+subprocess.run(["./script"], check=True)
+os.chmod("script", 0o600); os.mkdir("closed"); os.chmod("closed", 0)
+print(os.access("script", os.X_OK), os.access("closed", os.R_OK), os.access("closed", os.X_OK))
+try: os.chdir("closed")
+except PermissionError: print("closed")
+"##;
+
+/// A node that does everything as its own user.
+#[test]
+fn a_user_whom_the_node_takes_for_another_works_in_what_it_makes() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    const NODE: u32 = 64_001;
+    const USER: u32 = 64_002;
+    if !rustix::process::geteuid().is_root() {
+        return; // only root can be others
+    }
+    // Others may not be let in where this is built.
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, owner) in [("node", NODE), ("node/export", NODE), ("user", USER)] {
+        fs::create_dir(path(name)).unwrap();
+        chown(path(name), Some(owner), Some(owner)).unwrap();
+    }
+    fs::set_permissions(path("user"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::copy(program(), path("presagio")).unwrap();
+    for name in ["libpresagio.so", "libpresagio_divert.so"] {
+        fs::copy(library().with_file_name(name), path(name)).unwrap();
+    }
+    let socket = format!("unix:{}", path("node/socket").display());
+    let mut node = Command::new(path("presagio"));
+    node.args(["ionode", "--squash", "--listen", &socket, "--export"]);
+    node.arg(path("node/export")).uid(NODE).gid(NODE);
+    let _node = Killed(node.stderr(Stdio::null()).spawn().unwrap());
+    until("the node listens", || {
+        std::os::unix::net::UnixStream::connect(path("node/socket")).is_ok()
+    });
+    let mut command = Command::new(path("presagio"));
+    command.args(["run", "--off", "--forward", &format!("{FAR}={socket}")]);
+    command.args(["--", "/usr/bin/python3", "-c", STRANGER, FAR]);
+    command
+        .env("XDG_RUNTIME_DIR", path("user"))
+        .env("PRESAGIO_LIB", path("libpresagio.so"))
+        .current_dir("/");
+    let said = command.uid(USER).gid(USER).output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&said.stdout),
+        String::from_utf8_lossy(&said.stderr),
+    );
+    let expected = "True True True\nran\nFalse False False\nclosed\n";
+    assert_eq!(out, expected, "{err}");
 }

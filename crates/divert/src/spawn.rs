@@ -11,7 +11,7 @@ use crate::call::{Errno, errno, get_errno, guarded};
 use crate::exec::{From, Memory, Texts, candidates, carry_out, find_from, prepare, search};
 use crate::fd::{is_exclusive, open_for_another};
 use crate::hook::Real;
-use crate::names::{discard, full_path, is_directory, shadow_of};
+use crate::names::{discard, full_path, is_directory, may_enter, shadow_of};
 use crate::resolve::{Last, Spot, Where, directory_of, resolve};
 use crate::table;
 use libc::{AT_FDCWD, c_char, c_int, c_void, mode_t, pid_t, posix_spawn_file_actions_t};
@@ -277,6 +277,7 @@ impl Child {
     fn go(&mut self, path: CString) -> Result<(), Errno> {
         match self.find(&path, Last::Follow)? {
             Where::Ours(spot) if is_directory(spot.existing()?.qid()) => {
+                may_enter(spot.existing()?)?;
                 self.enter(spot.export, &spot.path)
             }
             Where::Ours(_) => Err(Errno::NOTDIR),

@@ -13,13 +13,12 @@ use crate::{fd, gate, hook, own, stdio, table, theirs};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
 use presagio_forward::switchboard::{Forwarded, Line, VARIABLE};
-use presagio_forward::{Connected, Dial, File, Instance, Remote, Witness};
+use presagio_forward::{Connected, Dial, File, Instance, LastResort, Remote, Witness};
 use presagio_ninep::{OpenFlags, Qid};
 use std::ffi::CStr;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 /// Device numbers from here on are those of exports. No device has them: the kernel's own are shorter.
 const FIRST_DEVICE: u64 = libc::makedev(0xffff, 0x7072_0000);
@@ -265,9 +264,18 @@ pub fn export(index: usize) -> Result<&'static Export, Errno> {
 impl Export {
     fn new(forwarded: &Forwarded) -> Result<Export, Errno> {
         let mut options = forwarded.options.clone();
-        options.dial = options
-            .dial
-            .map(|dial| Dial(Arc::new(move |node, left| connect(&dial, node, left))));
+        let dial = |dial: Dial| {
+            Dial(Arc::new(move |node, left| {
+                (dial.0)(node, left).and_then(connected)
+            }))
+        };
+        options.dial = options.dial.map(dial);
+        let resort = |resort: LastResort| {
+            LastResort(Arc::new(move || {
+                resort.0.clone().connect().and_then(connected)
+            }))
+        };
+        options.last_resort = options.last_resort.map(resort);
         options.fill = theirs::fill;
         options.witness = options
             .witness
@@ -300,11 +308,11 @@ impl Export {
     }
 }
 
-fn connect(dial: &Dial, node: usize, left: Duration) -> std::io::Result<Connected> {
+fn connected(socket: Connected) -> std::io::Result<Connected> {
     if is_guest() {
         page().stale.store(true, Relaxed);
     }
-    Ok(Box::new(own::take((dial.0)(node, left)?)?))
+    Ok(Box::new(own::take(socket)?))
 }
 
 /// A guest ends before whose memory this is, and that one's locks must not end with it.

@@ -29,7 +29,7 @@ pub mod switchboard;
 pub use ahead::Ahead;
 pub use file::{Far, File, Listed, Owner, Span};
 pub use options::{
-    Connected, Credential, Dial, Identity, Instance, LastResort, Options, Spread, Witness,
+    Connected, Credential, Dial, Identity, Instance, LastResort, Options, Resort, Spread, Witness,
 };
 pub use preference::preference;
 pub use presagio_ninep::{Address, BadAddress};

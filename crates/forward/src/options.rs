@@ -5,7 +5,6 @@ use presagio_ninep::client::{self, Client, Lost};
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,9 +81,27 @@ impl Identity {
 }
 
 /// Something that speaks the protocol and can be had when no node can: say, a node within this process that serves the
-/// same export from a local mount of it. It is left again when a node answers.
+/// same export from a local mount of it. It is left again when a node answers: by the client, or where that has no
+/// [threads](Options::threads) by whoever gives it.
 #[derive(Clone)]
-pub struct LastResort(pub Arc<dyn Fn() -> io::Result<UnixStream> + Send + Sync>);
+pub struct LastResort(pub Arc<dyn Resort>);
+
+/// How to get a [`LastResort`].
+pub trait Resort: Send + Sync {
+    /// A connection to it; an error if it is not time for that yet.
+    fn connect(self: Arc<Self>) -> io::Result<Connected>;
+
+    /// Whether everybody is to go there, and to no node, for the time being.
+    fn is_used(&self) -> bool {
+        false
+    }
+}
+
+impl<F: Fn() -> io::Result<Connected> + Send + Sync> Resort for F {
+    fn connect(self: Arc<Self>) -> io::Result<Connected> {
+        self()
+    }
+}
 
 impl fmt::Debug for LastResort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +166,7 @@ pub struct Options {
     pub patience: Duration,
     /// How many files may be held at a node, open or not.
     pub files_max: usize,
-    /// What to talk to when no node can be reached, if the user allows such a thing. Needs `threads`.
+    /// What to talk to when no node can be reached, if the user allows such a thing.
     pub last_resort: Option<LastResort>,
     /// How to get a socket to a node, if not by its address.
     pub dial: Option<Dial>,

@@ -7,7 +7,9 @@ pub const THREADS: bool = true;
 
 use common::Server;
 use presagio_forward::switchboard::{Forwarded, Line, Switchboard};
-use presagio_forward::{Address, Credential, File, Options, Owner, Remote, Span};
+use presagio_forward::{
+    Address, Connected, Credential, File, LastResort, Options, Owner, Remote, Resort, Span,
+};
 use presagio_ionode::{Config, Node};
 use presagio_ninep::{LockStatus, LockType, OpenFlags};
 use presagio_storage::Directory;
@@ -17,6 +19,7 @@ use rustix::net::{
 };
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -104,6 +107,43 @@ fn a_credential_is_made_by_who_runs_the_command() {
     let all = Line::call(&name).unwrap().exports().unwrap();
     let credential = all[0].options.credential.clone().unwrap();
     assert_eq!((credential.0)().unwrap(), b"MUNGE:x:");
+}
+
+/// A way around the nodes that everybody is to use.
+struct Around(std::path::PathBuf);
+
+impl Resort for Around {
+    fn connect(self: Arc<Self>) -> std::io::Result<Connected> {
+        Ok(Box::new(UnixStream::connect(&self.0)?))
+    }
+
+    fn is_used(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_last_resort_is_handed_over_and_while_it_is_used_no_node_is() {
+    let server = Server::start();
+    let mut one = forwarded(&server);
+    let presagio_forward::Address::Unix(socket) = &one.options.nodes[0] else {
+        panic!("{one:?}");
+    };
+    one.options.last_resort = Some(LastResort(Arc::new(Around(socket.clone()))));
+    let switchboard = Switchboard::open(vec![one, forwarded(&server)]).unwrap();
+    let name = switchboard.name().to_owned();
+    let _serving = switchboard.serve().unwrap();
+    let all = Line::call(&name).unwrap().exports().unwrap();
+    assert!(all[1].options.last_resort.is_none());
+    let dial = all[0].options.dial.clone().unwrap();
+    let error = (dial.0)(0, Duration::from_secs(20)).err().unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    let remote = Remote::new(all[0].options.clone()).unwrap();
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    root.create("file", OpenFlags::RDWR, 0o644, 0).unwrap();
+    assert!(server.export().join("file").exists());
+    let node = remote.status().node.unwrap();
+    assert!(node.contains("last resort"), "{node}");
 }
 
 #[test]

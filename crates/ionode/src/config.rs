@@ -48,6 +48,8 @@ pub struct Config {
     pub stall_max: Duration,
     /// How long locks wait for their holders to come back, and files without a name for those who had them open.
     pub grace: Duration,
+    /// What the node says of when its machine was booted, instead of what is so: for tests.
+    pub epoch: Option<u64>,
     /// Act as the node's own user for everybody: for a node that is not root.
     pub squash: bool,
     /// Whether root of another, trusted machine is root here, and may be anybody.
@@ -110,6 +112,7 @@ impl Config {
             memory_max: 1 << 30,
             stall_max: Duration::from_secs(60),
             grace: Duration::from_secs(20),
+            epoch: None,
             squash: false,
             allow_root: false,
             tcp: TcpProof::default(),

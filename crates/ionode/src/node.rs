@@ -89,7 +89,7 @@ pub struct Shared {
     pub metrics: Metrics,
     /// How requests are scheduled now.
     settings: Mutex<Settings>,
-    /// Changes when the node starts anew.
+    /// Changes when this machine is booted anew, and is another one on every machine: what was not synced may be lost then.
     pub epoch: u64,
     itself: Arc<Identity>,
     /// Files that lost their last name before those who had them open could come back.
@@ -739,6 +739,10 @@ impl Shared {
         let secret = own
             .as_ref()
             .map_or_else(seal::random, |own| Ok(*own.secret()))?;
+        let epoch = match config.epoch.or_else(booted) {
+            Some(epoch) => epoch,
+            None => u64::from_le_bytes(seal::random()?),
+        };
         let had_clients = own.as_ref().is_some_and(OwnDirectory::had_clients);
         let holders = own.as_ref().and_then(OwnDirectory::holders);
         data.set_engine(Engine::start(engine, Arc::new(Dispatcher(mail)))?);
@@ -765,7 +769,7 @@ impl Shared {
             clock: Clock::default(),
             metrics: Metrics::default(),
             settings: Mutex::new(settings),
-            epoch: u64::from_le_bytes(seal::random()?),
+            epoch,
             itself,
             claimable: Mutex::default(),
             claims_until: had_clients.then(|| Instant::now() + grace),
@@ -785,6 +789,14 @@ fn not_striped(export: &Path) -> std::result::Result<(), StartError> {
         error,
     })?;
     set.map_or(Ok(()), |path| Err(StartError::Striped { path }))
+}
+
+/// A number of this machine, which it has until it is booted anew.
+fn booted() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let number = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
+    // 0 would say nothing.
+    Some((number >> 64) as u64 ^ number as u64 | 1)
 }
 
 /// How often what nobody came back for is let go.

@@ -6,9 +6,10 @@
 //!
 //! **Thello** comes before the first attach. `instance` is a number that this client drew when it started and keeps over
 //! all its connections, and does not begin with eight zeros. `resume` is what the last `Rhello` handed out, zero at first:
-//! the reply cache is kept under both, so nobody else should know it. `client`, `job`, `rank` and `program` are for the scheduler and the metrics, and
-//! give no right to anything. `Rhello`'s `epoch` changes when the node starts anew, `resumed` says whether the node still
-//! knows the instance, `replies` how many unsettled replies it keeps for it, `grace_ms` how long it still waits for
+//! the reply cache is kept under both, so nobody else should know it. `client`, `job`, `rank` and `program` are for the
+//! scheduler and the metrics, and give no right to anything. `Rhello`'s `epoch` is another one when the node's machine was
+//! booted anew, or is another machine: then what was acknowledged and not synced may be lost. `resumed` says whether the node
+//! still knows the instance, `replies` how many unsettled replies it keeps for it, `grace_ms` how long it still waits for
 //! locks to be reclaimed, and `node` is its name.
 //!
 //! **Tonce** carries a request that must not be done twice: an append, an exclusive creation, a rename. The client counts

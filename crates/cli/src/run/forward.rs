@@ -6,15 +6,17 @@
 use super::library::Preload;
 use super::place::Place;
 use super::supervise::say;
+use crate::direct::{Direct, has_bytes};
 use crate::failure::failure;
 use crate::nodes::Reach;
 use presagio_forward::switchboard::{Forwarded, Serving, Switchboard, VARIABLE};
-use presagio_forward::{Address, Instance, Options, Remote};
+use presagio_forward::{Address, Instance, LastResort, Options, Remote};
 use presagio_ninep::Errno;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What to forward, and how.
@@ -30,6 +32,15 @@ pub struct Args {
         help_heading = "Nodes"
     )]
     forward: Vec<Request>,
+    /// Where the export behind PREFIX is mounted on this machine: used while none of its nodes can be reached
+    #[arg(
+        long,
+        value_name = "PREFIX=DIR",
+        value_parser = direct,
+        requires = "forward",
+        help_heading = "Nodes"
+    )]
+    forward_direct: Vec<(String, PathBuf)>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -52,12 +63,14 @@ pub struct Forward {
     shadows: PathBuf,
     place: Place,
     requests: Vec<Request>,
+    direct: Vec<(String, Arc<Direct>)>,
 }
 
 /// What goes on while the command runs.
 pub struct Forwarding {
     _serving: Serving,
     _place: Place,
+    direct: Vec<(String, Arc<Direct>)>,
 }
 
 impl Args {
@@ -75,11 +88,25 @@ impl Args {
         let place = Place::make(PLACE, LOCK, b"locked while it is in use\n")?;
         let shadows = shadows(&place)?;
         let owners = Instance::draw()?;
-        let mut exports = Vec::new();
+        self.check_direct(&requests)?;
+        let (mut exports, mut direct) = (Vec::new(), Vec::new());
         for request in &requests {
             let mut options = self.reach.options(request.nodes.clone(), "presagio run")?;
             options.owners = Some(owners);
-            check(&request.prefix, &options)?;
+            match self.direct(&request.prefix, &options) {
+                None => check(&request.prefix, &options)?,
+                Some(way) => {
+                    if let Err(error) = check(&request.prefix, &options) {
+                        say(&format!(
+                            "presagio: going to {} directly; {error:#}\n",
+                            way.dir().display()
+                        ));
+                        way.at_once();
+                    }
+                    options.last_resort = Some(LastResort(way.clone()));
+                    direct.push((request.prefix.clone(), way));
+                }
+            }
             exports.push(Forwarded {
                 prefix: request.prefix.clone().into_bytes(),
                 options,
@@ -90,7 +117,40 @@ impl Args {
             shadows,
             place,
             requests,
+            direct,
         }))
+    }
+
+    /// The direct way to what lies under a prefix, if there is one.
+    fn direct(&self, prefix: &str, options: &Options) -> Option<Arc<Direct>> {
+        let mut all = self.forward_direct.iter();
+        let (_, dir) = all.find(|(of, _)| of == prefix)?;
+        let (after, attempt_max) = (options.patience / 4, options.connect_timeout);
+        let options = options.clone();
+        let is_back = move || (0..options.nodes.len()).any(|node| attempt(&options, node).is_ok());
+        Some(Arc::new(Direct::until_back(
+            dir,
+            after,
+            attempt_max,
+            is_back,
+        )))
+    }
+
+    /// That every direct way is one to what is forwarded, and leads somewhere.
+    fn check_direct(&self, requests: &[Request]) -> anyhow::Result<()> {
+        for (prefix, dir) in &self.forward_direct {
+            let what = format!("--forward-direct {prefix}={}", dir.display());
+            if !requests.iter().any(|request| request.prefix == *prefix) {
+                let advice = "give --forward with the same prefix";
+                return Err(failure(what, "that prefix is not forwarded", advice));
+            }
+            if !dir.is_dir() {
+                let advice = "name where the export is mounted on this machine";
+                return Err(failure(what, "that is no directory here", advice));
+            }
+            has_bytes(dir, "--forward-direct")?;
+        }
+        Ok(())
     }
 
     /// Says that nothing is forwarded, if something should be.
@@ -116,6 +176,7 @@ impl Forward {
         Ok(Forwarding {
             _serving: self.switchboard.serve()?,
             _place: self.place,
+            direct: self.direct,
         })
     }
 
@@ -129,6 +190,21 @@ impl Forward {
             value.extend_from_slice(request.prefix.as_bytes());
         }
         OsString::from_vec(value)
+    }
+}
+
+impl Forwarding {
+    /// The command is over: says what went around the nodes.
+    pub fn end(self) {
+        for (prefix, way) in &self.direct {
+            if way.was_used() {
+                say(&format!(
+                    "presagio: while no node could be reached, {prefix} was served from {} directly\n",
+                    way.dir().display()
+                ));
+            }
+            way.end();
+        }
     }
 }
 
@@ -146,7 +222,11 @@ fn shadows(place: &Place) -> anyhow::Result<PathBuf> {
     if path.as_os_str().as_bytes().contains(&b':') {
         let what = format!("{} has a colon in it", path.display());
         let advice = "set XDG_RUNTIME_DIR to another directory of your own";
-        return Err(failure(what, "a colon divides what programs are told", advice));
+        return Err(failure(
+            what,
+            "a colon divides what programs are told",
+            advice,
+        ));
     }
     Ok(path)
 }
@@ -162,6 +242,14 @@ fn request(text: &str) -> Result<Request, String> {
         prefix: prefix(&text[..at])?,
         nodes: Address::list(&text[at + 1..]).map_err(|error| error.to_string())?,
     })
+}
+
+/// Reads `PREFIX=DIR`.
+fn direct(text: &str) -> Result<(String, PathBuf), String> {
+    let Some((of, dir)) = text.split_once("=/") else {
+        return Err("write PREFIX=DIR, where both begin with a slash".into());
+    };
+    Ok((prefix(of)?, Path::new("/").join(dir)))
 }
 
 /// A prefix as paths are compared with it.
@@ -257,6 +345,15 @@ mod tests {
         }
         assert!(request("/a=tcp:n:0").is_err());
         assert_eq!(request("/a=unix:/s,tcp:n:1").unwrap().nodes.len(), 2);
+    }
+
+    #[test]
+    fn a_direct_way_has_two_absolute_ends() {
+        let parsed = direct("/far/=/mnt/x").unwrap();
+        assert_eq!(parsed, ("/far".to_owned(), PathBuf::from("/mnt/x")));
+        for bad in ["/far", "/far=mnt", "far=/mnt", "/=/mnt"] {
+            assert!(direct(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

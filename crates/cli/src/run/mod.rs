@@ -50,7 +50,8 @@ use std::process::ExitCode;
 ///
 /// With --forward, what lies under a prefix is served by I/O nodes (`presagio ionode`): no mount, no root. The command
 /// sees these files as if they lay there. Programs that are linked statically or make system calls themselves do not
-/// see them: for those there is `presagio mount`. Where a node asks who you are, a credential of MUNGE is made; with
+/// see them: for those there is `presagio mount`. With --forward-direct, they are served from a local mount of the
+/// export while no node can be reached. Where a node asks who you are, a credential of MUNGE is made; with
 /// the --tls options, a certificate says it.
 ///
 /// Exit status: the command's; if it was killed by a signal, so is this. 125 if presagio itself could not do

@@ -73,7 +73,9 @@ pub fn supervise(
     let end = attend(child);
     // The manager may have something to tell the nodes to the end.
     say(&summary());
-    drop(forwarding);
+    if let Some(forwarding) = forwarding {
+        forwarding.end();
+    }
     end_like(end)
 }
 

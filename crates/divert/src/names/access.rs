@@ -1,11 +1,15 @@
-//! Whether the program may do something with a file, as far as the mode of the file says. The node has the last word at the
-//! operation itself.
+//! Whether the program may do something with a file. What its mode gives to this user is given; where it does not, the node is
+//! asked by trying, since it may know the user by another name. It has the last word at the operation itself.
+//!
+//! What differs: whether something may be made in a directory, only its mode says.
 
 use super::{by_descriptor, by_path, followed_unless, only};
 use crate::resolve::{Last, Spot};
 use crate::table::Open;
-use libc::{AT_FDCWD, R_OK, W_OK, X_OK, c_char, c_int, gid_t, uid_t};
-use presagio_ninep::{Attr, Errno};
+use crate::world;
+use libc::{AT_FDCWD, R_OK, S_IFDIR, S_IFREG, W_OK, X_OK, c_char, c_int, gid_t, uid_t};
+use presagio_forward::File;
+use presagio_ninep::{Attr, Errno, OpenFlags};
 
 hooks! {
     fn access(path: *const c_char, wanted: c_int) -> c_int = |real, other| by_path((AT_FDCWD, path), Last::Follow, -1, |spot| allows(spot, wanted, 0), |_, path| other(path, wanted));
@@ -49,13 +53,13 @@ fn allows(spot: Spot, wanted: c_int, flags: c_int) -> Result<c_int, Errno> {
     let file = spot.existing()?;
     match wanted {
         libc::F_OK => Ok(0),
-        _ => decide(&file.getattr()?, wanted, flags),
+        _ => decide(file, wanted, flags),
     }
 }
 
 fn open_allows(open: &Open, wanted: c_int, flags: c_int) -> Result<c_int, Errno> {
     check(wanted, flags)?;
-    decide(&open.file()?.getattr()?, wanted, flags)
+    decide(open.file()?, wanted, flags)
 }
 
 fn check(wanted: c_int, flags: c_int) -> Result<(), Errno> {
@@ -66,7 +70,8 @@ fn check(wanted: c_int, flags: c_int) -> Result<(), Errno> {
     )
 }
 
-fn decide(attr: &Attr, wanted: c_int, flags: c_int) -> Result<c_int, Errno> {
+fn decide(file: &File, wanted: c_int, flags: c_int) -> Result<c_int, Errno> {
+    let attr = file.getattr()?;
     let effective = flags & libc::AT_EACCESS != 0;
     // SAFETY: they only tell.
     let (uid, gid) = unsafe {
@@ -75,15 +80,36 @@ fn decide(attr: &Attr, wanted: c_int, flags: c_int) -> Result<c_int, Errno> {
             false => (libc::getuid(), libc::getgid()),
         }
     };
-    match wanted as u32 & !granted((uid, gid), attr) {
-        0 => Ok(0),
-        _ => Err(Errno::ACCES),
+    let missing = wanted & !(granted((uid, gid), &attr) as c_int);
+    // The node acts for the effective user only.
+    match missing == 0 || uid == world::uid() && is_possible(file, attr.mode, missing) {
+        true => Ok(0),
+        false => Err(Errno::ACCES),
     }
 }
 
-/// Whether the program may do this (`R_OK` and so on), as the user that it acts as.
-pub fn may(attr: &Attr, wanted: c_int) -> Result<(), Errno> {
-    decide(attr, wanted, libc::AT_EACCESS).map(|_| ())
+/// Whether the node lets us do all this.
+fn is_possible(file: &File, mode: u32, wanted: c_int) -> bool {
+    let kind = mode & libc::S_IFMT;
+    let opens = |flags| file.open(flags).is_ok();
+    (wanted & R_OK == 0 || matches!(kind, S_IFREG | S_IFDIR) && opens(OpenFlags::RDONLY))
+        && (wanted & W_OK == 0 || kind == S_IFREG && opens(OpenFlags::WRONLY))
+        && match (wanted & X_OK, kind) {
+            (0, _) => true,
+            (_, S_IFDIR) => may_enter(file).is_ok(),
+            _ => mode & 0o111 != 0 && opens(OpenFlags::RDONLY),
+        }
+}
+
+/// A name that nobody gives to anything.
+const NOTHING: &[u8] = b".presagio-is-it-there?";
+
+/// Whether a directory may be entered: who may look for something in it may.
+pub fn may_enter(directory: &File) -> Result<(), Errno> {
+    match directory.walk(NOTHING) {
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// The bits of `rwx` that a mode gives a user.

@@ -23,7 +23,7 @@ mod tree;
 mod working;
 mod xattr;
 
-pub use access::may;
+pub use access::may_enter;
 pub use working::{behind_shadow, shadow_of};
 
 use crate::call::{guarded, set_errno};

@@ -9,7 +9,7 @@
 //! What differs: it goes by its name. Who stands in a directory that is renamed or removed stands in one that is not there,
 //! where the kernel would go along with it.
 
-use super::{by_descriptor, by_path, full_path, is_directory, may};
+use super::{by_descriptor, by_path, full_path, is_directory, may_enter};
 use crate::call::{Errno, errno, get_errno, guarded, set_errno};
 use crate::resolve::{self, Last, Spot};
 use crate::world;
@@ -60,9 +60,7 @@ fn go(spot: Spot) -> Result<c_int, Errno> {
     if !is_directory(file.qid()) {
         return Err(Errno::NOTDIR);
     }
-    if world::uid() != 0 {
-        may(&file.getattr()?, libc::X_OK)?;
-    }
+    may_enter(file)?;
     enter(spot.export, &spot.path).map(|()| 0)
 }
 
@@ -70,9 +68,7 @@ fn go_open(open: &crate::table::Open) -> Result<c_int, Errno> {
     if !open.is_dir {
         return Err(Errno::NOTDIR);
     }
-    if world::uid() != 0 {
-        may(&open.file()?.getattr()?, libc::X_OK)?;
-    }
+    may_enter(open.file()?)?;
     enter(open.export, &open.path).map(|()| 0)
 }
 
@@ -96,13 +92,12 @@ pub fn shadow_of(export: usize, below: &[u8]) -> Result<OwnedFd, Errno> {
     path.pop();
     let mut made = vec![path.clone()];
     let opened = make_below(path, export, below, &mut made);
-    let removed = made.iter().rev().map(|path| {
+    // What still has a name is not to be used.
+    let removed = made.iter().rev().try_for_each(|path| {
         let path = text(path)?;
         // SAFETY: the path ends with a zero.
         checked(unsafe { libc::rmdir(path.as_ptr()) })
     });
-    // What still has a name is not to be used.
-    let removed = removed.fold(Ok(()), |all, one| all.and(one));
     opened.and_then(|opened| removed.map(|()| opened))
 }
 

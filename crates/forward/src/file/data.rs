@@ -43,7 +43,9 @@ impl File {
         while done < data.len() {
             let to = offset + done as u64;
             let written = link.repeat(&[&self.held], |connection| {
-                write_some(connection, fid, to, &data[done..])
+                let written = write_some(connection, fid, to, &data[done..])?;
+                self.held.wrote(connection);
+                Ok(written)
             });
             match written {
                 Ok((written, full)) => {
@@ -72,7 +74,10 @@ impl File {
                 data: Data::new(piece).map_err(|_| Errno::INVAL)?,
             };
             let written = match link.once(&[&self.held], &request) {
-                Ok((answer, _)) => reply!(answer, Reply::Write { count } => count as usize),
+                Ok((answer, connection)) => {
+                    self.held.wrote(&connection);
+                    reply!(answer, Reply::Write { count } => count as usize)
+                }
                 Err(_) if done > 0 => break,
                 Err(errno) => return Err(errno),
             };
@@ -91,10 +96,17 @@ impl File {
         Ok(io_max as usize - ONCE_HEADER)
     }
 
-    /// Makes what was written durable.
+    /// Makes what was written durable. EIO, once, if something was written through a node whose machine was booted anew since, or
+    /// through one on another machine: then nobody can tell.
     pub fn fsync(&self, datasync: bool) -> Result<(), Errno> {
-        let (fid, datasync) = (self.held.fid, DataSync(datasync));
-        self.ask(Request::Fsync { fid, datasync }).map(drop)
+        let (held, datasync) = (&self.held, DataSync(datasync));
+        let fid = held.fid;
+        held.synced(|| {
+            held.link.repeat(&[held], |connection| {
+                connection.call(Request::Fsync { fid, datasync })?;
+                Ok(connection.epoch)
+            })
+        })
     }
 }
 

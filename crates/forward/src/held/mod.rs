@@ -26,6 +26,8 @@ pub(crate) struct Held {
     ready_on: AtomicU64,
     /// The errno that every operation gets from now on; 0 if none.
     spoilt: AtomicU32,
+    /// The epoch of the node that has acknowledged what was written first since the last sync; 0 if nothing was.
+    unsynced: AtomicU64,
     place: Mutex<Place>,
 }
 
@@ -74,6 +76,7 @@ impl Held {
             root,
             ready_on: AtomicU64::new(0),
             spoilt: AtomicU32::new(0),
+            unsynced: AtomicU64::new(0),
             place: Mutex::default(),
         });
         link.enter(fid, Arc::downgrade(&held));
@@ -145,6 +148,33 @@ impl Held {
 
     pub(crate) fn spoil(&self, errno: Errno) {
         self.spoilt.store(errno.0, Ordering::Release);
+    }
+
+    /// Something was written, and may be in no more than the memory of the node's machine.
+    pub(crate) fn wrote(&self, connection: &Connection) {
+        let syncs = |flags: OpenFlags| flags.contains(OpenFlags::DSYNC);
+        if self.unsynced.load(Ordering::Relaxed) == 0 && !self.place().open.is_some_and(syncs) {
+            let _ = self.wrote_since(connection.epoch);
+        }
+    }
+
+    fn wrote_since(&self, epoch: u64) -> Result<u64, u64> {
+        self.unsynced
+            .compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
+    /// Makes all that was written durable with `sync`, which returns the epoch of the node that did it. If that is another one than had
+    /// acknowledged it, that one's memory may be lost, and what was in it: EIO, once.
+    pub(crate) fn synced(&self, sync: impl FnOnce() -> Result<u64, Errno>) -> Result<(), Errno> {
+        // What is written meanwhile belongs to the next sync.
+        let since = self.unsynced.swap(0, Ordering::Relaxed);
+        let epoch = sync().inspect_err(|_| {
+            let _ = self.wrote_since(since);
+        })?;
+        match since == 0 || epoch == 0 || since == epoch {
+            true => Ok(()),
+            false => Err(Errno::IO),
+        }
     }
 
     /// The node has forgotten the fid, or the clunk that was to make it so got no answer.

@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) lineage: u64,
     pub(crate) target: Target,
     pub(crate) name: String,
+    /// Of the machine's boot; 0 where the node does not say.
+    pub(crate) epoch: u64,
     /// Files are being claimed; then requests may take no longer than connecting, since everybody waits.
     claiming: AtomicBool,
     claim_timeout: Duration,
@@ -62,6 +64,7 @@ impl Connection {
                 Target::Node(node) => link.options.nodes[node].to_string(),
                 Target::LastResort => "the last resort".into(),
             },
+            epoch: 0,
             claiming: AtomicBool::new(true),
             claim_timeout: link.options.connect_timeout,
             claim_until: until,
@@ -88,6 +91,7 @@ impl Connection {
             }
         })?;
         let Reply::Hello {
+            epoch,
             resume,
             resumed,
             node,
@@ -100,6 +104,7 @@ impl Connection {
             self.lineage = old_lineage;
         }
         link.set_resume(resume, self.lineage);
+        self.epoch = epoch;
         self.name = format!("{node} ({})", self.name);
         Ok(())
     }
@@ -183,7 +188,7 @@ pub(super) fn reach(link: &Link, target: Target, until: Option<Instant>) -> Resu
         }
         (Target::Node(node), None, _) => link.options.connect(node, &options()),
         (Target::LastResort, _, Some(resort)) => {
-            Client::connect(Socket::new((resort.0)()?)?, &options())
+            Client::connect(Socket::new(resort.0.clone().connect()?)?, &options())
         }
         (Target::LastResort, _, None) => Err(Lost::Silent),
     }

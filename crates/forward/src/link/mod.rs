@@ -168,9 +168,10 @@ impl Link {
             _ => 1,
         });
         let nodes = nodes.into_iter().map(Target::Node);
-        // A node that only starts anew is worth a moment; and without a thread nobody would see that one is back.
+        // A node that only starts anew is worth a moment. Without a thread nobody would see that one is back: then whoever
+        // gives the last resort says when it is time, and ends it.
         let resort = self.options.last_resort.iter();
-        let is_time = self.options.threads && without >= self.options.patience / 4;
+        let is_time = !self.options.threads || without >= self.options.patience / 4;
         let resort = resort.filter(|_| is_time);
         nodes.chain(resort.map(|_| Target::LastResort)).collect()
     }
@@ -232,7 +233,8 @@ impl Link {
         state.backoff = Backoff::new(self.instance);
         match connection.target {
             Target::Node(node) => (state.node, state.silent) = (Some(node), None),
-            Target::LastResort => reconnect::watch(self, &connection),
+            Target::LastResort if self.options.threads => reconnect::watch(self, &connection),
+            Target::LastResort => {}
         }
         state.connection = Some(connection);
         self.changed.notify_all();

@@ -2,7 +2,7 @@
 
 use super::Forwarded;
 use super::wire::{ANSWER_MAX, Question, garbage, read_answer, read_exports};
-use crate::options::{Connected, Credential, Dial, Witness};
+use crate::options::{Connected, Credential, Dial, LastResort, Witness};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -37,11 +37,11 @@ impl Line {
     pub fn exports(&self) -> io::Result<Vec<Forwarded>> {
         let (bytes, _) = self.ask(Question::Exports, PATIENCE)?;
         let all = read_exports(&bytes)?.into_iter().zip(0..);
-        let wired = all.map(|((one, wants_credential), export)| {
+        let wired = all.map(|((one, through), export)| {
             let mut one = self.wired(one, export);
-            if wants_credential {
-                one.options.credential = Some(self.credential(export));
-            }
+            let credential = through.credential.then(|| self.credential(export));
+            let direct = through.direct.then(|| self.direct(export));
+            (one.options.credential, one.options.last_resort) = (credential, direct);
             one
         });
         Ok(wired.collect())
@@ -72,6 +72,14 @@ impl Line {
         Credential(Arc::new(move || {
             let question = Question::Credential { export };
             Ok(line.ask(question, 2 * PATIENCE)?.0)
+        }))
+    }
+
+    fn direct(&self, export: u32) -> LastResort {
+        let line = self.clone();
+        LastResort(Arc::new(move || -> io::Result<Connected> {
+            let (_, socket) = line.ask(Question::Direct { export }, PATIENCE)?;
+            Ok(Box::new(socket.ok_or_else(garbage)?))
         }))
     }
 

@@ -212,6 +212,10 @@ impl Desk {
                 self.watch.add(pid, export as usize, instance)?;
                 Ok((Vec::new(), None))
             }
+            Question::Direct { export } => match self.options(export)?.last_resort.clone() {
+                Some(resort) => Ok((Vec::new(), Some(resort.0.connect()?))),
+                None => Err(io::ErrorKind::NotFound.into()),
+            },
         }
     }
 
@@ -224,6 +228,12 @@ impl Desk {
 
 /// A connected socket for somebody else.
 fn dial(options: &Options, node: usize) -> io::Result<Connected> {
+    if let Some(resort) = &options.last_resort
+        && resort.0.is_used()
+    {
+        // A node that does not answer would keep each new program waiting.
+        return Err(rustix::io::Errno::CONNREFUSED.into());
+    }
     if let Some(dial) = &options.dial {
         return (dial.0)(node, options.connect_timeout);
     }

@@ -4,7 +4,7 @@
 //! question: version[1] op[1] export[4] node[4] instance[16]
 //! answer:   0[1], then what was asked for; or 1[1] errno[4] text
 //! exports:  count[4], then count times
-//!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] owners[16]
+//!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] direct[1] owners[16]
 //!           msize[4] files_max[8] timeout_us[8] connect_timeout_us[8] patience_us[8]
 //! ```
 
@@ -34,6 +34,10 @@ pub(super) enum Question {
         export: u32,
         instance: Instance,
     },
+    /// A connection to the last resort.
+    Direct {
+        export: u32,
+    },
 }
 
 impl Question {
@@ -46,6 +50,7 @@ impl Question {
             Question::Dial { export, node } => (2, export, node, none),
             Question::Credential { export } => (3, export, 0, none),
             Question::Witness { export, instance } => (4, export, 0, instance),
+            Question::Direct { export } => (5, export, 0, none),
         };
         let mut bytes = [0; Question::SIZE];
         bytes[..2].copy_from_slice(&[VERSION, op]);
@@ -66,6 +71,7 @@ impl Question {
             (VERSION, 2, []) => Some(Question::Dial { export, node }),
             (VERSION, 3, []) => Some(Question::Credential { export }),
             (VERSION, 4, []) => Some(Question::Witness { export, instance }),
+            (VERSION, 5, []) => Some(Question::Direct { export }),
             _ => None,
         }
     }
@@ -120,8 +126,15 @@ pub(super) fn exports(all: &[Forwarded]) -> Vec<u8> {
     out.0
 }
 
+/// What else there is to ask the switchboard for, for one export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Through {
+    pub(super) credential: bool,
+    pub(super) direct: bool,
+}
+
 /// The other way round; the options say nothing yet of how to dial.
-pub(super) fn read_exports(bytes: &[u8]) -> io::Result<Vec<(Forwarded, bool)>> {
+pub(super) fn read_exports(bytes: &[u8]) -> io::Result<Vec<(Forwarded, Through)>> {
     let mut from = Reader(bytes);
     let count = from.u32().ok_or_else(garbage)?;
     let all: Option<Vec<_>> = (0..count).map(|_| from.forwarded()).collect();
@@ -167,6 +180,7 @@ impl Writer {
         self.u32(identity.rank);
         self.0.push((options.spread == Spread::Files).into());
         self.0.push(options.credential.is_some().into());
+        self.0.push(options.last_resort.is_some().into());
         let owners = options.owners.unwrap_or(Instance([0; 16]));
         self.0.extend_from_slice(&owners.0);
         self.u32(options.msize);
@@ -213,7 +227,7 @@ impl<'a> Reader<'a> {
         self.u64().map(Duration::from_micros)
     }
 
-    fn forwarded(&mut self) -> Option<(Forwarded, bool)> {
+    fn forwarded(&mut self) -> Option<(Forwarded, Through)> {
         let prefix = self.text()?.to_vec();
         let count = self.u32()?;
         let nodes = (0..count).map(|_| self.string()?.parse().ok());
@@ -229,7 +243,10 @@ impl<'a> Reader<'a> {
             0 => Spread::Clients,
             _ => Spread::Files,
         };
-        let wants_credential = self.byte()? != 0;
+        let through = Through {
+            credential: self.byte()? != 0,
+            direct: self.byte()? != 0,
+        };
         let owners = Instance(*self.take(16)?.first_chunk()?);
         options.owners = (owners.0 != [0; 16]).then_some(owners);
         options.msize = self.u32()?;
@@ -237,7 +254,7 @@ impl<'a> Reader<'a> {
         options.timeout = self.duration()?;
         options.connect_timeout = self.duration()?;
         options.patience = self.duration()?;
-        Some((Forwarded { prefix, options }, wants_credential))
+        Some((Forwarded { prefix, options }, through))
     }
 }
 
@@ -265,14 +282,14 @@ mod tests {
         let all = [sample(), sample()];
         let read = read_exports(&exports(&all)).unwrap();
         assert_eq!(read.len(), 2);
-        for (one, wants_credential) in read {
+        for (one, through) in read {
             let expected = Forwarded {
                 options: all[0].options.clone(),
                 ..one.clone()
             };
             assert_eq!(format!("{one:?}"), format!("{expected:?}"));
             assert_eq!(one.prefix, all[0].prefix);
-            assert!(!wants_credential);
+            assert!(!through.credential && !through.direct);
         }
     }
 
@@ -299,6 +316,7 @@ mod tests {
                 export: 3,
                 instance: Instance([9; 16]),
             },
+            Question::Direct { export: 3 },
         ] {
             assert_eq!(Question::read(&question.bytes()), Some(question));
         }

@@ -6,7 +6,7 @@ use crate::common::{Mount, Random, pattern};
 use presagio_core::{Nanos, Op, Range};
 use presagio_forward::mount;
 use presagio_forward::{
-    Address, Dial, File, Foreseen, LastResort, Options, Owner, Remote, Span, Spread,
+    Address, Connected, Dial, File, Foreseen, LastResort, Options, Owner, Remote, Span, Spread,
 };
 use presagio_ninep::{Errno, LockStatus, LockType, OpenFlags, SetAttr, SetMask};
 use proptest::prelude::*;
@@ -376,11 +376,13 @@ fn the_last_resort_serves_until_a_node_is_back() {
     let mut options = node.options();
     options.patience = Duration::from_secs(2);
     let local = node.world.clone();
-    options.last_resort = Some(LastResort(Arc::new(move || {
-        let (ours, theirs) = UnixStream::pair()?;
-        crate::common::node::serve(theirs, local.clone());
-        Ok(ours)
-    })));
+    options.last_resort = Some(LastResort(Arc::new(
+        move || -> std::io::Result<Connected> {
+            let (ours, theirs) = UnixStream::pair()?;
+            crate::common::node::serve(theirs, local.clone());
+            Ok(Box::new(ours))
+        },
+    )));
     let remote = Remote::new(options).unwrap();
     let root = remote.root(0).unwrap();
     let file = root
