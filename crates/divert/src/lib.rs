@@ -17,8 +17,8 @@
 //!
 //! What holds, because this is other people's processes:
 //!
-//! - Memory is our own (`memory`); no thread is started; descriptors of ours have high numbers, and the program cannot close
-//!   them by accident (`own`).
+//! - Memory is our own (`memory`), and the program's may not be there (`theirs`); no thread is started; descriptors of ours have
+//!   high numbers, and the program cannot close them by accident (`own`).
 //! - Our locks are ours at the moment of a fork (`gate`), and the child makes its connections anew. What runs in the
 //!   memory of a parent (vfork) leaves the tables alone.
 //! - Without PRESAGIO_FORWARD in the environment, nothing happens at all.
