@@ -24,10 +24,15 @@ struct Site {
 
 impl Site {
     fn new(name: &str) -> Site {
+        Site::with(name, &[])
+    }
+
+    /// With options of its node.
+    fn with(name: &str, options: &[&str]) -> Site {
         let dir = TempDir::new(&format!("forward-{name}"));
         let path = Path::new(dir.path());
         fs::create_dir_all(path.join("export")).unwrap();
-        let node = Node::unix(path, "socket", &path.join("export"), &[]);
+        let node = Node::unix(path, "socket", &path.join("export"), options);
         Site { node, dir }
     }
 
@@ -81,6 +86,28 @@ impl Site {
         let status = output.status;
         assert!(status.success(), "{text}\n{status}\n{out}{err}");
         out
+    }
+}
+
+/// The node would wait for it for an hour.
+#[test]
+fn the_locks_of_a_program_that_is_killed_are_free_for_the_next() {
+    let site = Site::with("killed", &["--grace", "3600"]);
+    for how in ["fcntl.lockf", "fcntl.flock"] {
+        let hold = format!(
+            "import fcntl, os, sys, time\nf = open(os.environ['FAR'] + '/locked', 'w')\n\
+             {how}(f, fcntl.LOCK_EX)\nprint('held', flush=True)\nif sys.argv[1] == 'on': time.sleep(600)\n"
+        );
+        fs::write(site.path("hold.py"), hold).unwrap();
+        let script = "coproc python3 $OUTSIDE/hold.py on; read -r said <&${COPROC[0]}; echo $said
+             kill -9 $COPROC_PID; wait || true; python3 $OUTSIDE/hold.py once";
+        assert_eq!(site.script(script), "held\nheld\n", "{how}");
+        // And one that the whole command is killed with.
+        let killed = "python3 $OUTSIDE/hold.py once; python3 -c 'import os,signal; \
+             exec(open(os.environ[\"OUTSIDE\"] + \"/hold.py\").read().split(\"if sys\")[0]); \
+             os.kill(os.getpid(), signal.SIGKILL)' || true";
+        assert_eq!(site.script(killed), "held\nheld\n", "{how}");
+        assert_eq!(site.script("python3 $OUTSIDE/hold.py once"), "held\n");
     }
 }
 

@@ -19,8 +19,8 @@ use crate::sys::{FileLock, set_lock};
 use presagio_ninep::{LockStatus, LockType};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Locks that one user may have: pieces, over all files and clients.
@@ -123,8 +123,10 @@ pub struct Locks {
     before: HashSet<Instance>,
     /// Those of them that are not back yet.
     awaited: Mutex<HashSet<Instance>>,
-    /// The clients that the next node is told of.
-    noted: Mutex<HashSet<Instance>>,
+    /// The clients that the next node is told of, and which of all locks each got last.
+    noted: Mutex<HashMap<Instance, u64>>,
+    /// How many locks were given.
+    numbers: AtomicU64,
     /// Clients that never come back, by instance and user; the last ones.
     dead: Mutex<VecDeque<(Instance, u32)>>,
     /// How long the locks of a lost client are kept.
@@ -183,7 +185,8 @@ impl Locks {
             waits: AtomicBool::new(!before.is_empty()),
             waits_until: Instant::now() + kept_for,
             awaited: Mutex::new(before.clone()),
-            noted: Mutex::new(before.clone()),
+            noted: Mutex::new(before.iter().map(|client| (*client, 0)).collect()),
+            numbers: AtomicU64::new(1),
             before,
             dead: Mutex::default(),
             kept_for,
@@ -331,7 +334,7 @@ impl Locks {
         dead.push_back((instance, uid));
         drop(dead);
         let client = Client::Instance(instance);
-        for key in self.keys() {
+        for (key, _) in self.all() {
             self.find(key, |file| {
                 file.let_go(|lock, holder| holder.client == client && lock.owner.uid == uid);
             });
@@ -343,44 +346,56 @@ impl Locks {
         instance.is_some_and(|instance| lock(&self.dead).contains(&(instance, uid)))
     }
 
-    fn keys(&self) -> Vec<FileKey> {
-        self.files().keys().copied().collect()
-    }
-
-    /// Gives back what nobody came back for, and forgets who holds nothing any more.
+    /// Gives back what nobody came back for, and forgets who holds nothing any more. It waits for no file: what is in use is
+    /// left for the next time.
     pub fn tidy(&self, own: Option<&OwnDirectory>) {
-        for key in self.keys() {
-            self.find(key, Locked::forget_orphans);
+        let before = lock(&self.noted).clone();
+        for (key, file) in self.all() {
+            if let Some(inside) = try_lock(&file)
+                && !inside.removed
+            {
+                self.inside(key, inside, Locked::forget_orphans);
+            }
         }
-        let mut noted = lock(&self.noted);
-        let mut holders = self.holders();
+        let Some(mut holders) = self.holders() else {
+            return;
+        };
         if !self.grace_left().is_zero() {
             holders.extend(lock(&self.awaited).iter());
         }
-        if *noted != holders {
-            *noted = holders;
+        let mut noted = lock(&self.noted);
+        let count = noted.len();
+        // Who has got a lock since is not among them, and has another number.
+        noted.retain(|client, at| holders.contains(client) || before.get(client) != Some(at));
+        if noted.len() != count {
             note(own, &noted);
         }
     }
 
-    /// Clients that hold locks, or may claim them.
-    fn holders(&self) -> HashSet<Instance> {
-        let files: Vec<_> = self.files().values().cloned().collect();
+    fn all(&self) -> Vec<(FileKey, Arc<Mutex<Locked>>)> {
+        let files = self.files();
+        files.iter().map(|(key, it)| (*key, it.clone())).collect()
+    }
+
+    /// Clients that hold locks, or may claim them; `None` if that cannot be told now.
+    fn holders(&self) -> Option<HashSet<Instance>> {
         let mut holders = HashSet::new();
-        for file in files {
-            let file = lock(&file);
+        for (_, file) in self.all() {
+            let file = try_lock(&file)?;
             let all = file.locks.iter().flat_map(|lock| &lock.holders);
             holders.extend(all.filter_map(|holder| holder.client.instance()));
         }
-        holders
+        Some(holders)
     }
 
     /// Before it is answered: a client that has a lock is known to the next node.
     fn note_holder(&self, client: Client, own: Option<&OwnDirectory>) {
+        let Some(instance) = client.instance() else {
+            return;
+        };
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut noted = lock(&self.noted);
-        if let Some(instance) = client.instance()
-            && noted.insert(instance)
-        {
+        if noted.insert(instance, number).is_none() {
             note(own, &noted);
         }
     }
@@ -432,9 +447,9 @@ impl Locks {
 }
 
 /// Remembers, for the next node, who holds locks. If that fails, the next node gives no time to claim them.
-fn note(own: Option<&OwnDirectory>, holders: &HashSet<Instance>) {
+fn note(own: Option<&OwnDirectory>, holders: &HashMap<Instance, u64>) {
     if let Some(own) = own
-        && let Err(error) = own.note_holders(holders.iter())
+        && let Err(error) = own.note_holders(holders.keys())
     {
         tracing::warn!("cannot remember that locks are held: {error}");
     }
@@ -442,6 +457,14 @@ fn note(own: Option<&OwnDirectory>, holders: &HashSet<Instance>) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Ok(guard) => Some(guard),
+    }
 }
 
 impl Locked {
@@ -1021,6 +1044,42 @@ mod tests {
         locks.closed(KEY, 3);
         locks.tidy(Some(&own));
         assert_eq!(own.holders(), None);
+    }
+
+    /// Somebody waits for the file system: others are not held up, and what is told to the next node is not cut short.
+    #[test]
+    fn a_file_system_that_hangs_holds_up_its_own_file_only() {
+        let other_key = FileKey {
+            device: 1,
+            inode: 3,
+        };
+        let locks = Locks::new([], Duration::from_secs(60));
+        let (hangs, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            let hanging = scope.spawn(|| {
+                locks.set(KEY, &wanted(1, LockType::Write, 0, 10), None, || {
+                    hangs.wait();
+                    goes_on.wait();
+                    Ok(tempfile::tempfile()?.into())
+                })
+            });
+            hangs.wait();
+            let open = || Ok(tempfile::tempfile()?.into());
+            let mut other = shared(2, 2, LockType::Write);
+            assert_eq!(
+                locks.set(other_key, &other, None, open),
+                LockStatus::Success
+            );
+            locks.tidy(None);
+            assert!(lock(&locks.noted).contains_key(&[2; 16]));
+            other.kind = LockType::Unlock;
+            locks.set(other_key, &other, None, open);
+            goes_on.wait();
+            assert_eq!(hanging.join().unwrap(), LockStatus::Success);
+        });
+        locks.tidy(None);
+        assert!(!lock(&locks.noted).contains_key(&[2; 16]));
+        assert!(lock(&locks.noted).contains_key(&[9; 16]));
     }
 
     #[test]

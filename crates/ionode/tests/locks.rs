@@ -67,7 +67,7 @@ impl Locker {
     }
 
     /// Its connection breaks; nothing is closed before.
-    fn loses(self) {
+    fn breaks_off(self) {
         self.session.client().close();
     }
 
@@ -108,12 +108,12 @@ fn node(grace: Duration) -> Exported {
 }
 
 #[test]
-fn a_lock_that_others_had_meanwhile_is_lost() {
+fn a_lock_that_others_had_meanwhile_breaks_off() {
     let node = node(Duration::ZERO);
     let mine = Locker::new(&node.socket(), [1; 16]);
     assert_eq!(mine.takes("me"), LockStatus::Success);
     let resume = mine.resume;
-    mine.loses();
+    mine.breaks_off();
     let other = Locker::new(&node.socket(), [2; 16]);
     wait_until("the lock is free", || {
         other.takes("other") == LockStatus::Success
@@ -167,7 +167,7 @@ fn the_locks_of_the_dead_are_free_at_once() {
     let node = node(Duration::from_secs(3600));
     let mine = Locker::new(&node.socket(), [1; 16]);
     assert_eq!(mine.takes("me"), LockStatus::Success);
-    mine.loses();
+    mine.breaks_off();
     let other = Locker::new(&node.socket(), [2; 16]);
     assert_eq!(other.takes("other"), LockStatus::Blocked);
     let died = |session: &Session| {

@@ -37,15 +37,29 @@ pub struct History {
     pub lost: u64,
     /// How often it got the lock that another one kept.
     pub got: u64,
+    /// When it got that first: it had it by then.
+    pub got_at: u64,
+    /// When it last began a write under the lock that it kept, of those that were done.
+    pub kept_at: u64,
 }
 
 impl History {
+    fn got_it(&mut self, got: bool) {
+        if got && self.got == 0 {
+            self.got_at = now();
+        }
+        self.got += u64::from(got);
+    }
+
     pub fn text(&self, steps: u64, unknown: u64) -> String {
         let line = |numbers: &[u64]| -> String {
             let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
             numbers.join(" ") + "\n"
         };
-        let totals = [steps, unknown, self.stale, self.lost, self.got];
+        let (got_at, kept_at) = (self.got_at, self.kept_at);
+        let totals = [
+            steps, unknown, self.stale, self.lost, self.got, got_at, kept_at,
+        ];
         let lines = [
             &self.appended[..],
             &self.maybe_appended,
@@ -77,8 +91,15 @@ impl History {
         let totals = next();
         (history.steps, history.unknown) = (totals[0], totals[1]);
         (history.stale, history.lost, history.got) = (totals[2], totals[3], totals[4]);
+        (history.got_at, history.kept_at) = (totals[5], totals[6]);
         history
     }
+}
+
+/// Nanoseconds, the same for all processes.
+fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// One of the clients.
@@ -186,8 +207,12 @@ impl<'a> Shared<'a> {
         counter.unlock()
     }
 
-    /// The first of us takes a lock and keeps it. Nobody else gets it, unless the first hears that it is lost.
+    /// The first of us takes a lock and keeps it, and writes under it until it hears that it is lost. Nobody else gets it
+    /// before that, or at least no write is done any more once somebody has.
     fn hold(&mut self) {
+        if self.history.lost > 0 {
+            return;
+        }
         let taken = self.outside.join("taken");
         let held = match self.held.take() {
             Some(held) => held,
@@ -199,11 +224,13 @@ impl<'a> Shared<'a> {
                     fs::write(taken, "").expect("a mark");
                 }
             }),
-            (0, true) => held.write_at(0, &self.turn.to_le_bytes()).map(drop),
+            (0, true) => {
+                let began = now();
+                let written = held.write_at(0, &self.turn.to_le_bytes());
+                written.map(|_| self.history.kept_at = began)
+            }
             (_, false) => Ok(()),
-            (_, true) => held
-                .try_lock()
-                .map(|got| self.history.got += u64::from(got)),
+            (_, true) => held.try_lock().map(|got| self.history.got_it(got)),
         };
         match done {
             Ok(()) => self.held = Some(held),
@@ -312,6 +339,12 @@ pub fn judge(dir: &Path, histories: &[History]) {
         histories,
     );
     judge_made(dir, histories);
+    judge_kept(histories);
+}
+
+/// Nobody got the lock that another one kept, unless that one heard of it; and nothing was written under it any more once
+/// somebody had it.
+fn judge_kept(histories: &[History]) {
     let lost: u64 = histories.iter().map(|history| history.lost).sum();
     let got: u64 = histories.iter().map(|history| history.got).sum();
     let counted: usize = histories.iter().map(|history| history.counted.len()).sum();
@@ -319,6 +352,16 @@ pub fn judge(dir: &Path, histories: &[History]) {
         "counted {counted} times; the lock that was kept was lost {lost} times, got {got} times"
     );
     assert!(got == 0 || lost > 0, "somebody got a lock that another had");
+    let getters = histories.iter().filter(|history| history.got > 0);
+    let first_got = getters.map(|history| history.got_at).min();
+    let kept = histories.iter().map(|history| history.kept_at).max();
+    if let (Some(first_got), Some(kept)) = (first_got, kept) {
+        assert!(
+            kept <= first_got,
+            "a write was done under a lock that somebody else had for {} ns",
+            kept - first_got
+        );
+    }
 }
 
 /// Every record that was acknowledged is there once, in the order of its writer; others, if at all, once too.
@@ -389,4 +432,36 @@ fn judge_made(dir: &Path, histories: &[History]) {
             (who, content) => panic!("made{which}: {who:?}, {content:?}"),
         }
     }
+}
+
+/// One who kept the lock, wrote under it last at `kept_at`, and heard of its loss or did not; and one who got it.
+fn kept_and_got(kept_at: u64, lost: u64, got_at: u64) -> [History; 2] {
+    let keeper = History {
+        kept_at,
+        lost,
+        ..History::default()
+    };
+    let getter = History {
+        got: 3,
+        got_at,
+        ..History::default()
+    };
+    [keeper, getter]
+}
+
+#[test]
+fn a_lock_that_was_lost_may_be_had_by_others() {
+    judge_kept(&kept_and_got(5, 1, 9));
+}
+
+#[test]
+#[should_panic(expected = "somebody got a lock")]
+fn a_lock_that_was_not_lost_may_not() {
+    judge_kept(&kept_and_got(5, 0, 9));
+}
+
+#[test]
+#[should_panic(expected = "a write was done under a lock")]
+fn nor_one_of_which_its_holder_heard_too_late() {
+    judge_kept(&kept_and_got(9, 1, 5));
 }

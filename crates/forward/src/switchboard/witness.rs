@@ -76,8 +76,13 @@ impl Watch {
     pub(super) fn attend(&self, exports: &[Forwarded]) {
         loop {
             let is_over = self.over.load(Ordering::SeqCst);
-            for ended in self.wait(is_over) {
-                tell(&exports[ended.export].options, ended.instance);
+            let ended = self.wait(is_over);
+            for (number, export) in exports.iter().enumerate() {
+                let of_it = ended.iter().filter(|one| one.export == number);
+                let instances: Vec<Instance> = of_it.map(|one| one.instance).collect();
+                if !instances.is_empty() {
+                    tell(&export.options, &instances);
+                }
             }
             if is_over {
                 return;
@@ -109,15 +114,16 @@ impl Watch {
 }
 
 /// Tells all nodes of an export: a client may have been at any of them.
-fn tell(options: &Options, instance: Instance) {
+fn tell(options: &Options, instances: &[Instance]) {
     for node in 0..options.nodes.len() {
-        if let Err(errno) = tell_one(options.clone(), node, instance) {
-            tracing::debug!(%errno, "a node cannot be told that a program has ended");
+        if let Err(error) = tell_one(options.clone(), node, instances) {
+            tracing::debug!(%error, "a node cannot be told that a program has ended");
         }
     }
 }
 
-fn tell_one(mut options: Options, node: usize, instance: Instance) -> io::Result<()> {
+/// One that does not answer is not asked again for the others.
+fn tell_one(mut options: Options, node: usize, instances: &[Instance]) -> io::Result<()> {
     if let Some(dial) = options.dial.take() {
         options.dial = Some(Dial(Arc::new(move |_, left| (dial.0)(node, left))));
     }
@@ -126,6 +132,9 @@ fn tell_one(mut options: Options, node: usize, instance: Instance) -> io::Result
     options.connect_timeout = options.connect_timeout.min(PATIENCE);
     options.timeout = options.connect_timeout;
     let remote = Remote::new(options)?;
-    let told = remote.died(geteuid().as_raw(), instance);
-    told.map_err(|errno| io::Error::from_raw_os_error(errno.0 as i32))
+    for instance in instances {
+        let told = remote.died(geteuid().as_raw(), *instance);
+        told.map_err(|errno| io::Error::from_raw_os_error(errno.0 as i32))?;
+    }
+    Ok(())
 }
