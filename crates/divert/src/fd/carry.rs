@@ -10,7 +10,7 @@
 //!           count[4], then count times export[4] instance[16]                         numbers little-endian
 //! ```
 
-use super::locks::{description_owner, process_owner};
+use super::locks::{description_owner, ever_taken, process_owner, taken};
 use crate::call::{Errno, errno, guarded};
 use crate::table::{self, Open};
 use crate::world;
@@ -48,10 +48,10 @@ struct Held {
 
 /// Does what makes another program of this process: it returns only if that has failed.
 pub fn over_exec(become_it: impl FnOnce() -> c_int) -> c_int {
-    let written = guarded(|| match world::is_guest() {
-        true => Ok(None),
-        false => write_note(),
-    });
+    if !ever_taken() || world::is_guest() {
+        return become_it();
+    }
+    let written = guarded(write_note);
     let result = become_it();
     let _ = guarded(|| {
         drop(written);
@@ -80,16 +80,16 @@ pub fn take_over() {
 impl Held {
     fn take(&self) -> Result<(), Errno> {
         let open = table::get(self.fd).ok_or(Errno::BADF)?;
-        let (owner, flag) = match self.of_process {
-            true => (process_owner(), &open.has_locks),
-            false => (description_owner(&open), &open.has_own_locks),
+        let owner = match self.of_process {
+            true => process_owner(),
+            false => description_owner(&open),
         };
         let kind = match self.exclusive {
             true => LockType::Write,
             false => LockType::Read,
         };
         if open.file()?.lock(owner, kind, self.span)? == LockStatus::Success {
-            flag.store(true, Relaxed);
+            taken(&open, self.of_process);
         }
         Ok(())
     }

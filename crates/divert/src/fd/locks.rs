@@ -12,7 +12,7 @@ use presagio_ninep::{LockStatus, LockType};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 hooks! {
     fn flock(fd: c_int, operation: c_int) -> c_int = |real| match table::get(fd) {
@@ -69,6 +69,23 @@ pub fn description_owner(open: &Open) -> Owner {
         process: 0,
         key: OF_DESCRIPTION | open.inode,
     }
+}
+
+/// Whether this process, or one that it is a fork of, ever took a lock: most never do, and fork and exec need not look.
+static EVER_TAKEN: AtomicBool = AtomicBool::new(false);
+
+pub fn ever_taken() -> bool {
+    EVER_TAKEN.load(Relaxed)
+}
+
+/// A lock was taken.
+pub fn taken(open: &Open, is_of_process: bool) {
+    let has = match is_of_process {
+        true => &open.has_locks,
+        false => &open.has_own_locks,
+    };
+    has.store(true, Relaxed);
+    EVER_TAKEN.store(true, Relaxed);
 }
 
 /// The commands of `fcntl`.
@@ -202,11 +219,7 @@ fn set(
         let status = guarded(|| {
             let status = open.file()?.lock(owner, kind, span)?;
             if status == LockStatus::Success {
-                let taken = match is_of_process {
-                    true => &open.has_locks,
-                    false => &open.has_own_locks,
-                };
-                taken.store(true, Relaxed);
+                taken(open, is_of_process);
             }
             Ok(status)
         })?;
@@ -290,7 +303,7 @@ const CARRIED_MAX: c_int = 5000;
 
 /// Before a fork: what the child will have. In most processes nothing.
 pub fn carried() -> Option<Carried> {
-    if world::is_guest() {
+    if !ever_taken() || world::is_guest() {
         return None;
     }
     let of = |(fd, open): (c_int, Arc<Open>)| {
@@ -340,7 +353,7 @@ impl Carried {
                 };
                 let owner = description_owner(&open);
                 if open.file()?.lock(owner, *kind, *span)? == LockStatus::Success {
-                    open.has_own_locks.store(true, Relaxed);
+                    taken(&open, false);
                 }
             }
             drop(self.taking);
