@@ -315,7 +315,7 @@ fn read_by_the_clock(place: &Place) -> f64 {
                     let due = start + Duration::from_millis(50 * step + who);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                     // Here and there, so that the disk has to seek.
-                    let at = (step * 13 % STEPS << 20) + who * BLOCK;
+                    let at = ((step * 13 % STEPS) << 20) + who * BLOCK;
                     let mut read = vec![0; BLOCK as usize];
                     assert_eq!(file.read_at(at, &mut read).unwrap(), read.len());
                     assert!(read == vec![(at / BLOCK % 251) as u8; BLOCK as usize]);
