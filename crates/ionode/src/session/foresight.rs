@@ -17,6 +17,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Files that are open at a time to see how they lie, while a trace is read.
+const OPEN_MAX: usize = 256;
+
 impl Session {
     /// Takes what can be taken: what one program will ask for, in its order. A request that never comes, or of a file that is
     /// not there, does no harm.
@@ -79,6 +82,9 @@ impl Lies {
         let key = place.key();
         let open = node.files.find(key).and_then(|file| file.bytes());
         let bytes = open.or_else(|| {
+            if node.export.storage().servers() == 1 {
+                return None;
+            }
             let opened = node.export.open(place, OFlags::RDONLY).ok()?;
             let access = Access {
                 read: true,
@@ -119,21 +125,25 @@ impl Shared {
     /// Foresees what a trace of an earlier run has, of files that are in the export: what came then is expected to come
     /// again. Returns how many requests the scheduler took.
     pub fn foresee_trace(&self, path: &Path) -> std::result::Result<u64, TraceError> {
-        let (mut files, mut firsts, mut taken) = (HashMap::new(), HashMap::new(), 0);
+        let (mut names, mut files) = (HashMap::new(), HashMap::new());
+        let (mut firsts, mut taken) = (HashMap::new(), 0);
         for record in presagio_trace::open(path)? {
             let event = match record? {
                 Record::File { id, name } => {
-                    let place = self.export.find_path(&name).ok();
-                    files.insert(id, place.map(|place| Lies::of(self, &place)));
+                    names.insert(id, name);
                     continue;
                 }
                 Record::Event(event) if event.action.is_transfer() && event.moved() > 0 => event,
                 _ => continue,
             };
-            let (Some(Some(lies)), Some(range)) = (
-                files.get(&event.file),
-                Range::new(event.offset, event.moved()),
-            ) else {
+            if files.len() >= OPEN_MAX && !files.contains_key(&event.file) {
+                files.clear();
+            }
+            let lies = files.entry(event.file).or_insert_with(|| {
+                let place = self.export.find_path(names.get(&event.file)?).ok()?;
+                Some(Lies::of(self, &place))
+            });
+            let (Some(lies), Some(range)) = (lies, Range::new(event.offset, event.moved())) else {
                 continue;
             };
             for (object, range) in lies.pieces(range) {
