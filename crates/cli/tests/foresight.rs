@@ -8,13 +8,14 @@ use common::nodes::{Mounted, Node, until};
 use common::{TempDir, library, presagio, presagio_ok, program};
 use presagio_core::{Nanos, Op, Range};
 use presagio_forward::{Address, Foreseen, Options, Remote};
+use presagio_ninep::OpenFlags;
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Of each megabyte, one program reads the first 64 KiB and the other the next. They begin each phase together.
 const READER: &str = r#"
@@ -50,11 +51,39 @@ impl Place {
         let dir = TempDir::new(name);
         let root = Path::new(dir.path());
         std::fs::create_dir_all(root.join("export")).unwrap();
-        let blocks = (0u64..512).flat_map(|block| vec![(block % 251) as u8; BLOCK as usize]);
-        std::fs::write(root.join("export/data"), blocks.collect::<Vec<u8>>()).unwrap();
+        std::fs::write(root.join("export/data"), content()).unwrap();
+        Place::on(dir, &[])
+    }
+
+    /// On a striped set, whose stripes are as long as what one program reads and the other.
+    fn striped(name: &str) -> Place {
+        let dir = TempDir::new(name);
+        let root = Path::new(dir.path());
+        let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        let (first, second) = (path("server0"), path("server1"));
+        for made in [path("export"), first.clone(), second.clone()] {
+            std::fs::create_dir_all(made).unwrap();
+        }
+        let set = [
+            "--server", &first, "--server", &second, "--stripe", "512KiB",
+        ];
+        let filler = Node::unix(root, "filler", &root.join("export"), &set);
+        let remote = Remote::new(Options::new(vec![filler.at.text().parse().unwrap()])).unwrap();
+        let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+        let file = root.create("data", OpenFlags::RDWR, 0o644, 0).unwrap();
+        for (at, part) in (0..).zip(content().chunks(1 << 20)) {
+            assert_eq!(file.write_at(at << 20, part).unwrap(), part.len());
+        }
+        drop((file, root, remote, filler));
+        Place::on(dir, &set)
+    }
+
+    fn on(dir: TempDir, more: &[&str]) -> Place {
+        let root = Path::new(dir.path());
         std::fs::write(root.join("reader.py"), READER).unwrap();
         let slow = ["--policy", "TO-agg", "--depth", "1", "--emulate", "hdd"];
-        let node = Node::unix(root, "socket", &root.join("export"), &slow);
+        let arguments = [&slow[..], more].concat();
+        let node = Node::unix(root, "socket", &root.join("export"), &arguments);
         let place = Place { dir, node };
         until("the node takes orders", || {
             UnixStream::connect(place.at("socket.control")).is_ok()
@@ -116,6 +145,15 @@ impl Place {
         presagio_ok(&["ionode", "status", &self.control()]).json()
     }
 
+    /// Reads so far, and batches that served them.
+    fn batches(&self) -> (f64, f64) {
+        let status = self.status();
+        let reads = &status["operations"]["read"];
+        let requests = number(&reads["requests"]) as f64;
+        let each = reads["requests_per_batch"].as_f64().unwrap_or(1.0);
+        (requests, requests / each)
+    }
+
     /// Reads that one batch served, on average.
     fn reads_in_a_batch(&self) -> f64 {
         let status = self.status();
@@ -123,6 +161,12 @@ impl Place {
         assert!(number(&reads["requests"]) >= READS, "{status:#}");
         reads["requests_per_batch"].as_f64().unwrap()
     }
+}
+
+/// 32 MiB, of which each 64 KiB differ from the next.
+fn content() -> Vec<u8> {
+    let blocks = (0u64..512).flat_map(|block| vec![(block % 251) as u8; BLOCK as usize]);
+    blocks.collect()
 }
 
 fn number(value: &Value) -> u64 {
@@ -153,6 +197,7 @@ fn assert_together(read: impl Fn() -> f64, alone: f64) {
     while tries.len() < TRIES && tries.iter().all(|reads| *reads < 1.5) {
         tries.push(read());
     }
+    println!("{tries:?} reads in a batch");
     let is_together = tries.iter().any(|reads| *reads >= 1.5);
     assert!(is_together, "{tries:?} reads in a batch, and {alone} else");
 }
@@ -251,4 +296,53 @@ fn a_trace_of_another_run_changes_nothing() {
     place.read(BLOCK, &["--observe"]);
     let alone = place.reads_in_a_batch();
     assert!(alone < 1.2, "{alone} reads in a batch");
+}
+
+/// Two clients read by the clock: of each megabyte the first 64 KiB, and a moment later the next. Reads that one batch
+/// served meanwhile.
+fn read_by_the_clock(place: &Place) -> f64 {
+    const STEPS: u64 = 32;
+    let before = place.batches();
+    let start = Instant::now() + Duration::from_millis(200);
+    std::thread::scope(|scope| {
+        for who in 0..2 {
+            scope.spawn(move || {
+                let node = format!("unix:{}", place.at("socket")).parse().unwrap();
+                let remote = Remote::new(Options::new(vec![node])).unwrap();
+                let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+                let file = root.walk("data").unwrap().open(OpenFlags::RDONLY).unwrap();
+                for step in 0..STEPS {
+                    let due = start + Duration::from_millis(50 * step + who);
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    // Here and there, so that the disk has to seek.
+                    let at = ((step * 13 % STEPS) << 20) + who * BLOCK;
+                    let mut read = vec![0; BLOCK as usize];
+                    assert_eq!(file.read_at(at, &mut read).unwrap(), read.len());
+                    assert!(read == vec![(at / BLOCK % 251) as u8; BLOCK as usize]);
+                }
+            });
+        }
+    });
+    let after = place.batches();
+    assert_eq!(after.0 - before.0, 2.0 * STEPS as f64);
+    (after.0 - before.0) / (after.1 - before.1)
+}
+
+#[test]
+fn what_a_trace_has_is_served_together_also_on_a_striped_set() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for place in [Place::new, Place::striped] {
+        let read = || {
+            let place = place("foresight-again");
+            let trace = place.at("run.ptrace");
+            presagio_ok(&["ionode", "record", &place.control(), &trace]);
+            let alone = read_by_the_clock(&place);
+            presagio_ok(&["ionode", "record", &place.control()]);
+            assert!(alone < 1.2, "{alone} reads in a batch without the trace");
+            let said = presagio_ok(&["ionode", "foresight", &place.control(), &trace]);
+            assert!(said.out.contains("requests are foreseen"), "{}", said.out);
+            read_by_the_clock(&place)
+        };
+        assert_together(read, 1.0);
+    }
 }

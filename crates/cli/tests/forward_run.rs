@@ -156,6 +156,24 @@ fn what_cannot_be_forwarded_is_explained() {
 }
 
 #[test]
+fn a_file_without_a_name_can_be_given_to_a_child_and_closed() {
+    let site = Site::new("given");
+    let said = site.script(
+        r#"
+        python3 -c '
+import os, subprocess, tempfile
+file = tempfile.TemporaryFile(dir=os.environ["FAR"])
+file.write(b"passed on")
+file.seek(0)
+child = subprocess.Popen(["cat"], stdin=file)
+file.close()
+assert child.wait() == 0'
+        "#,
+    );
+    assert_eq!(said, "passed on");
+}
+
+#[test]
 fn the_command_ends_as_it_would_and_nothing_is_left_of_the_run() {
     let site = Site::new("ends");
     let runtime = site.path("runtime");

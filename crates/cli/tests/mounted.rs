@@ -403,7 +403,8 @@ fn a_mount_goes_to_the_directory_itself_while_there_is_no_node() {
         let export = dir.join("export");
         fs::create_dir(&export).unwrap();
         let mut node = Node::unix(dir, "socket", &export, &[]);
-        let direct = ["--direct", export.to_str().unwrap()];
+        // It goes there after a quarter of its patience.
+        let direct = ["--direct", export.to_str().unwrap(), "--patience", "8"];
         let mount = Mounted::start(&[&node.at], &dir.join("mnt"), None, &direct);
         let open = |name: &str| {
             let mut options = OpenOptions::new();

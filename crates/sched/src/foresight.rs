@@ -127,6 +127,8 @@ pub(crate) struct Foresight {
     /// Whether somebody said so; else what is measured counts for more.
     service_time_given: bool,
     measured: [Measured; 2],
+    /// What a batch took, by which the groups were computed: see [`Foresight::served_in`].
+    grouped_for: [f64; 2],
     announced: Chains,
     /// The share of waiting time that is overlapped with serving others (Eq. 4.2): estimated from the
     /// predictions, then learned.
@@ -178,6 +180,9 @@ struct Group {
     last: Nanos,
 }
 
+/// The size by whose time it is judged whether the storage is as it was.
+const TYPICAL: u64 = 64 << 10;
+
 /// Predictions of the same offset that are looked at on either side of a moment.
 const LOOK_AT: usize = 32;
 
@@ -198,6 +203,7 @@ impl Default for Foresight {
             service_time: ServiceTime::default(),
             service_time_given: false,
             measured: Default::default(),
+            grouped_for: [0.0; 2],
             announced: Chains::default(),
             alpha: 0.0,
             estimated: 0,
@@ -258,6 +264,13 @@ impl Foresight {
     /// A batch of so many bytes was served in so long.
     pub(crate) fn served_in(&mut self, op: Op, bytes: u64, time: Nanos) {
         self.measured[op.index()].add(bytes, time);
+        // Groups are computed anew when the storage is found to be quite different.
+        let (now, then) = (self.time(op, TYPICAL), self.grouped_for[op.index()]);
+        if !self.items.is_empty() && (now > 2.0 * then || 2.0 * now < then) {
+            self.grouped_for[op.index()] = now;
+            self.estimated = 0;
+            self.version += 1;
+        }
     }
 
     /// A wait for announced requests is over, and not all of them came.
@@ -591,7 +604,7 @@ impl Foresight {
             rank[item as usize] = at;
             served_before.push(served);
             let p = &self.items[item as usize].predicted;
-            served = served.saturating_add(self.service_time.of(p.op, p.range.len()).0);
+            served = served.saturating_add(self.time(p.op, p.range.len()) as u64);
         }
         served_before.push(served);
         let (mut waited, mut overlapped) = (0u64, 0u64);
@@ -677,7 +690,7 @@ impl Foresight {
         if group.requests as usize >= self.limits.requests || both > self.limits.bytes {
             return false;
         }
-        let ttp = |bytes| self.service_time.of(next.op, bytes).0 as f64;
+        let ttp = |bytes| self.time(next.op, bytes);
         let longer = next
             .after
             .since(group.last)

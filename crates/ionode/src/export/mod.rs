@@ -117,12 +117,12 @@ impl Export {
     }
 
     /// The file of a path, given from the root of the machine or from that of the export.
-    pub fn find_path(&self, path: &[u8]) -> Result<FileKey> {
+    pub fn find_path(&self, path: &[u8]) -> Result<Place> {
         let root = self.whole_path(&self.root);
         let below = path
             .strip_prefix(&*root)
             .filter(|rest| rest.first() == Some(&b'/'));
-        Ok(self.walk(below.unwrap_or(path))?.key())
+        self.walk(below.unwrap_or(path))
     }
 
     fn look_up(&self, dir: &Place, name: &[u8]) -> Result<(Place, Statx)> {

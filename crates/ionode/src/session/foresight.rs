@@ -2,18 +2,23 @@
 
 use super::{Answer, Session};
 use crate::error::Result;
-use crate::export::FileKey;
+use crate::export::{FileKey, Place};
 use crate::files::id_of;
 use crate::node::Shared;
 use presagio_core::{Action, Nanos, Op, Range};
 use presagio_ninep::extension::{Foreseen, ForeseenFile};
 use presagio_ninep::{Errno, List, Reply};
 use presagio_sched::{Announced, Predicted};
-use presagio_storage::Bytes;
+use presagio_storage::{Access, Bytes};
 use presagio_trace::{Record, TraceError};
+use rustix::fs::OFlags;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Files that are open at a time to see how they lie, while a trace is read.
+const OPEN_MAX: usize = 256;
 
 impl Session {
     /// Takes what can be taken: what one program will ask for, in its order. A request that never comes, or of a file that is
@@ -72,24 +77,47 @@ struct Lies {
 }
 
 impl Lies {
+    /// A file that nobody need have open.
+    fn of(node: &Shared, place: &Place) -> Lies {
+        let key = place.key();
+        let open = node.files.find(key).and_then(|file| file.bytes());
+        let bytes = open.or_else(|| {
+            if node.export.storage().servers() == 1 {
+                return None;
+            }
+            let opened = node.export.open(place, OFlags::RDONLY).ok()?;
+            let access = Access {
+                read: true,
+                write: false,
+            };
+            node.export.storage().open(opened, access).ok()
+        });
+        Lies { key, bytes }
+    }
+
+    /// The pieces that a request will come in: object and range.
+    fn pieces(&self, range: Range) -> SmallVec<[(u16, Range); 2]> {
+        match &self.bytes {
+            None => SmallVec::from_iter([(0, range)]),
+            Some(bytes) => {
+                let pieces = bytes.pieces(range);
+                pieces.iter().map(|it| (it.object, it.range)).collect()
+            }
+        }
+    }
+
     /// Adds a request in the pieces that it will come in.
     fn announce(&self, foreseen: &Foreseen<'_>, to: &mut Vec<Announced>) {
         let Foreseen {
             op, range, after, ..
         } = *foreseen;
-        let piece = |object, range, after| Announced {
+        let pieces = self.pieces(range).into_iter().enumerate();
+        to.extend(pieces.map(|(index, (object, range))| Announced {
             file: id_of(self.key, object),
             op,
             range,
-            after,
-        };
-        match &self.bytes {
-            None => to.push(piece(0, range, after)),
-            Some(bytes) => to.extend(bytes.pieces(range).iter().enumerate().map(|(index, it)| {
-                let after = if index == 0 { after } else { Nanos::ZERO };
-                piece(it.object, it.range, after)
-            })),
-        }
+            after: if index == 0 { after } else { Nanos::ZERO },
+        }));
     }
 }
 
@@ -97,35 +125,42 @@ impl Shared {
     /// Foresees what a trace of an earlier run has, of files that are in the export: what came then is expected to come
     /// again. Returns how many requests the scheduler took.
     pub fn foresee_trace(&self, path: &Path) -> std::result::Result<u64, TraceError> {
-        let (mut files, mut firsts, mut taken) = (HashMap::new(), HashMap::new(), 0);
+        let (mut names, mut files) = (HashMap::new(), HashMap::new());
+        let (mut firsts, mut taken) = (HashMap::new(), 0);
         for record in presagio_trace::open(path)? {
             let event = match record? {
                 Record::File { id, name } => {
-                    files.insert(id, self.export.find_path(&name).ok());
+                    names.insert(id, name);
                     continue;
                 }
                 Record::Event(event) if event.action.is_transfer() && event.moved() > 0 => event,
                 _ => continue,
             };
-            let Some(Some(key)) = files.get(&event.file) else {
+            if files.len() >= OPEN_MAX && !files.contains_key(&event.file) {
+                files.clear();
+            }
+            let lies = files.entry(event.file).or_insert_with(|| {
+                let place = self.export.find_path(names.get(&event.file)?).ok()?;
+                Some(Lies::of(self, &place))
+            });
+            let (Some(lies), Some(range)) = (lies, Range::new(event.offset, event.moved())) else {
                 continue;
             };
-            let first = *firsts.entry(event.file).or_insert(event.time);
-            let Some(range) = Range::new(event.offset, event.moved()) else {
-                continue;
-            };
-            let predicted = Predicted {
-                file: id_of(*key, 0),
-                op: if event.action == Action::Read {
-                    Op::Read
-                } else {
-                    Op::Write
-                },
-                range,
-                after: event.time - first,
-            };
-            if !self.data.engine().foresee(predicted) {
-                break;
+            for (object, range) in lies.pieces(range) {
+                let first = *firsts.entry((event.file, object)).or_insert(event.time);
+                let predicted = Predicted {
+                    file: id_of(lies.key, object),
+                    op: if event.action == Action::Read {
+                        Op::Read
+                    } else {
+                        Op::Write
+                    },
+                    range,
+                    after: event.time - first,
+                };
+                if !self.data.engine().foresee(predicted) {
+                    return Ok(taken);
+                }
             }
             taken += 1;
         }
