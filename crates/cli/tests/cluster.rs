@@ -39,7 +39,32 @@ struct Cluster {
 
 impl Cluster {
     fn start(dir: &Path) -> Cluster {
-        let nodes = nodes(dir);
+        networks();
+        // In memory: a disk that is busy with other tests must not look like a node that is gone.
+        let place = dir.join("storage");
+        std::fs::create_dir(&place).unwrap();
+        let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+        run("mount", &["-t", "tmpfs", "none", &text(&place)]);
+        let export = place.join("names");
+        let servers: Vec<_> = (0..4).map(|i| place.join(format!("server{i}"))).collect();
+        for made in servers.iter().chain([&export]) {
+            std::fs::create_dir(made).unwrap();
+        }
+        let mut more = vec!["--trust-network", "--allow-root", "--stripe", "16KiB"];
+        let servers: Vec<String> = servers.iter().map(|path| text(path)).collect();
+        more.extend(servers.iter().flat_map(|path| ["--server", path]));
+        let node = |i: usize| {
+            let at = At::Tcp(format!("10.77.0.{}:5640", 10 + i).parse().unwrap());
+            let id = i.to_string();
+            let ids = ["--node-id", id.as_str(), "--nodes", "2"];
+            Node::start(
+                &export,
+                at,
+                Some(&format!("node{i}")),
+                &[&more[..], &ids].concat(),
+            )
+        };
+        let nodes: Vec<Node> = (0..2).map(node).collect();
         let mount = |i: usize| {
             let all: Vec<&At> = nodes.iter().map(|node| &node.at).collect();
             let (timeout, patience) = (TIMEOUT.to_string(), PATIENCE.to_string());
@@ -50,36 +75,6 @@ impl Cluster {
         let mounts = (0..RANKS).map(mount).collect();
         Cluster { mounts, nodes }
     }
-}
-
-/// Two nodes on a striped set, each in a network of its own.
-fn nodes(dir: &Path) -> Vec<Node> {
-    networks();
-    // In memory: a disk that is busy with other tests must not look like a node that is gone.
-    let place = dir.join("storage");
-    std::fs::create_dir(&place).unwrap();
-    let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
-    run("mount", &["-t", "tmpfs", "none", &text(&place)]);
-    let export = place.join("names");
-    let servers: Vec<_> = (0..4).map(|i| place.join(format!("server{i}"))).collect();
-    for made in servers.iter().chain([&export]) {
-        std::fs::create_dir(made).unwrap();
-    }
-    let mut more = vec!["--trust-network", "--allow-root", "--stripe", "16KiB"];
-    let servers: Vec<String> = servers.iter().map(|path| text(path)).collect();
-    more.extend(servers.iter().flat_map(|path| ["--server", path]));
-    let node = |i: usize| {
-        let at = At::Tcp(format!("10.77.0.{}:5640", 10 + i).parse().unwrap());
-        let id = i.to_string();
-        let ids = ["--node-id", id.as_str(), "--nodes", "2"];
-        Node::start(
-            &export,
-            at,
-            Some(&format!("node{i}")),
-            &[&more[..], &ids].concat(),
-        )
-    };
-    (0..2).map(node).collect()
 }
 
 /// A bridge, to which we have access too, and a network for each node and client.
@@ -331,13 +326,13 @@ fn a_network_that_is_cut_and_healed_loses_nothing() {
 
 /// Two clients without a mount, whose programs are always busy, while `happens`.
 fn without_a_mount(dir: &Path, happens: impl FnOnce(&[Busy])) {
-    let nodes = nodes(dir);
-    let all: Vec<String> = nodes.iter().map(|node| node.at.text()).collect();
+    let cluster = Cluster::start(dir);
+    let all: Vec<String> = cluster.nodes.iter().map(|node| node.at.text()).collect();
     let (timeout, patience) = (TIMEOUT.to_string(), PATIENCE.to_string());
     let more = ["--timeout", &timeout, "--patience", &patience];
     let busy = |i: usize| Busy {
         outside: dir.join(format!("said{i}")),
-        export: dir.join(format!("fresh/{i}")),
+        export: cluster.mounts[0].path(&i.to_string()),
     };
     let busy: Vec<Busy> = (0..2).map(busy).collect();
     let said: Vec<String> = std::thread::scope(|scope| {
@@ -356,7 +351,6 @@ fn without_a_mount(dir: &Path, happens: impl FnOnce(&[Busy])) {
         drop(stops);
         running.into_iter().map(|it| it.join().unwrap()).collect()
     });
-    let _fresh = Mounted::start(&[&nodes[0].at], &dir.join("fresh"), None, &[]);
     busy.iter()
         .zip(said)
         .for_each(|(busy, said)| busy.judge(&said));
