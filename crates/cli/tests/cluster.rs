@@ -407,7 +407,7 @@ fn without_a_mount(dir: &Path, happens: impl FnOnce(&[Busy])) {
     let more = ["--timeout", &timeout, "--patience", &patience];
     let busy = |i: usize| Busy {
         outside: dir.join(format!("said{i}")),
-        export: dir.join(format!("fresh/{i}")),
+        export: cluster.mounts[0].path(&i.to_string()),
     };
     let busy: Vec<Busy> = (0..2).map(busy).collect();
     let said: Vec<String> = std::thread::scope(|scope| {
@@ -426,7 +426,6 @@ fn without_a_mount(dir: &Path, happens: impl FnOnce(&[Busy])) {
         drop(stops);
         running.into_iter().map(|it| it.join().unwrap()).collect()
     });
-    let _fresh = Mounted::start(&[&nodes[0].at], &dir.join("fresh"), None, &[]);
     busy.iter()
         .zip(said)
         .for_each(|(busy, said)| busy.judge(&said));

@@ -5,7 +5,7 @@ use crate::TIMED_OUT;
 use crate::held::{Held, Walk};
 use presagio_ninep::client::{Answer, Error};
 use presagio_ninep::extension::Wrapped;
-use presagio_ninep::{Errno, Request};
+use presagio_ninep::{Errno, OpenFlags, Request};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,23 @@ pub(crate) struct Deed<'r> {
     pub(crate) request: &'r Request<'r>,
     /// Comes behind, where the node keeps the order.
     pub(crate) then: Option<Request<'r>>,
+}
+
+impl Deed<'_> {
+    /// Whether it does not matter how often it is done, so that nobody has to be told that nobody can tell.
+    fn may_be_repeated(&self) -> bool {
+        let once = OpenFlags::EXCL | OpenFlags::TRUNC;
+        matches!(self.request, Request::Create { flags, .. } if !flags.intersects(once))
+    }
+
+    /// The walk was done, and can be done again on this connection.
+    fn take_back(&self, connection: &Connection) {
+        if let Some(walk) = &self.walk {
+            let fid = walk.new.fid;
+            // If the node does not know it, the better.
+            let _ = connection.in_order(&[Request::Clunk { fid }]);
+        }
+    }
 }
 
 /// What became of a deed.
@@ -107,7 +124,10 @@ impl Link {
             let connection = self.connection(give_up)?;
             if sent_to.is_some_and(|lineage| lineage != connection.lineage) {
                 // This node does not know what became of it.
-                return Err(Errno::IO);
+                match deed.may_be_repeated() {
+                    true => self.begin_anew(number, &mut sent_to),
+                    false => return Err(Errno::IO),
+                }
             }
             let (asked, error) = match ready(&connection, files) {
                 Ok(()) => match self.ask_once(&connection, deed, number) {
@@ -122,10 +142,23 @@ impl Link {
             match self.judge(&connection, &error) {
                 // A file that cannot be had again, after the request may have been done.
                 Verdict::Final(_) if !asked && sent_to.is_some() => return Err(Errno::IO),
+                // The node was killed in the middle of it, and cannot tell.
+                Verdict::Final(Errno::IO) if sent_to.is_some() && deed.may_be_repeated() => {
+                    deed.take_back(&connection);
+                    self.begin_anew(number, &mut sent_to);
+                }
                 Verdict::Final(errno) => return Err(errno),
                 Verdict::Again => self.begin_patience(&mut give_up),
             }
         }
+    }
+
+    /// What was asked is forgotten; what comes now is another request.
+    fn begin_anew<T>(&self, number: &mut Option<u64>, sent_to: &mut Option<T>) {
+        if let Some(number) = number.take() {
+            lock(&self.sequence).settle(number);
+        }
+        *sent_to = None;
     }
 
     fn ask_once(

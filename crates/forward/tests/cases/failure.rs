@@ -149,6 +149,16 @@ fn a_node_that_knows_nothing_of_it_makes_it_an_error_and_not_a_second_time() {
     let forgetting = forget(MKDIR);
     assert_eq!(root.mkdir("dir", 0o755, 0).unwrap_err(), Errno::IO);
     forgetting.join().unwrap();
+    let forgetting = forget(CREATE);
+    let first = root.create("first", OpenFlags::RDWR | OpenFlags::EXCL, 0o644, 0);
+    assert_eq!(first.map(drop).unwrap_err(), Errno::IO);
+    forgetting.join().unwrap();
+    // A file that others may have made is made, or is there.
+    let forgetting = forget(CREATE);
+    let made = root.create("made", OpenFlags::RDWR, 0o644, 0).unwrap();
+    forgetting.join().unwrap();
+    assert_eq!(made.write_at(0, b"there").unwrap(), 5);
+    assert_eq!(content(&node, "made"), b"there");
     // What comes later is as always, and what was not sent is not an error.
     assert_eq!(file.append(b" more").unwrap(), 5);
     node.world().planned.push_back((MKDIR, When::Before));
