@@ -195,7 +195,10 @@ fn of_a_file_that_an_io_node_serves_the_node_is_told_and_nobody_else() {
     let (scribe, directory) = (Scribe::default(), directory());
     let path = directory.path().join("data");
     let file = file_on_disk(&path, 4096);
-    let forward = format!("no-such-switchboard:/shadows:{}", directory.path().display());
+    let forward = format!(
+        "no-such-switchboard:/shadows:{}",
+        directory.path().display()
+    );
     let mut manager = Manager::create(Options {
         forward: Some(forward.into_bytes()),
         ..options(true, scribe.made(), None)
