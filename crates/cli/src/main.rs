@@ -14,6 +14,7 @@
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
+//! | `sim` | [`sim`] | tries schedulers on a virtual cluster |
 //! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
 //! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
 //!
@@ -33,6 +34,7 @@ mod predict;
 mod progress;
 mod run;
 mod sched;
+mod sim;
 mod size;
 mod table;
 mod terminal;
@@ -64,6 +66,7 @@ Examples:
   presagio mount unix:/run/node.sock /mnt
                                     use them
   presagio sched list               what are the ten policies?
+  presagio sim 001-fig2a            which would suit a whole cluster?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
   presagio bench sched              what does the scheduler cost?
@@ -82,6 +85,7 @@ enum Command {
     Mount(mount::Args),
     Predict(predict::Args),
     Sched(sched::Args),
+    Sim(sim::Args),
     Trace(trace::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
@@ -119,6 +123,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Sched(args) => sched::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
