@@ -12,6 +12,7 @@ mod predict;
 pub mod preload;
 pub mod run;
 pub mod sched;
+mod sim;
 mod trace;
 
 pub use bars::Bar;
@@ -135,6 +136,11 @@ const PARTS: &[Part] = &[
         name: "predict",
         about: "the model: time and memory to learn, and to predict 16 operations",
         run: predict::run,
+    },
+    Part {
+        name: "sim",
+        about: "the simulator: requests a second by policy, a cluster that grows, memory",
+        run: sim::run,
     },
 ];
 
