@@ -55,10 +55,12 @@ impl Scenario {
             "it must be at most 1048576",
         )?;
         require(self.limit.0 > 0, "limit", "it must be more than 0")?;
-        if let Some(plan) = &self.foresight {
-            let few = (1..=1000).contains(&plan.repetitions);
-            require(few, "foresight.repetitions", "it must be from 1 to 1000")?;
-        }
+        let few = self.foresight.repetitions <= 1000;
+        require(
+            few,
+            "foresight.repetitions",
+            "it must be from 0 (none) to 1000",
+        )?;
         self.check_apps()
     }
 

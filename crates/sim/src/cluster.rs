@@ -324,8 +324,9 @@ impl<'a> Cluster<'a> {
         // A queue for each server (TWINS) or each application (WFQ), whichever policy comes.
         let queues = scenario.servers.count.max(scenario.apps.len() as u32);
         let mut settings = scheduling.settings(queues, number);
-        if let (Some(settings), Some(plan)) = (&mut settings, &scenario.foresight) {
-            settings.foresight_tolerance = f64::from(plan.tolerance_percent) / 100.0;
+        if let Some(settings) = &mut settings {
+            let percent = scenario.foresight.tolerance_percent;
+            settings.foresight_tolerance = f64::from(percent) / 100.0;
         }
         let cpu = match scheduling.policy {
             PolicyChoice::None => crate::Cpu::None,

@@ -72,7 +72,10 @@ pub(crate) fn foresee(scenario: &Scenario, plan: &ForesightPlan) -> Result<Fores
     for repetition in 1..=plan.repetitions {
         let earlier = Scenario {
             seed: scenario.seed.wrapping_add(u64::from(repetition) << 32),
-            foresight: None,
+            foresight: ForesightPlan {
+                repetitions: 0,
+                ..plan.clone()
+            },
             ..scenario.clone()
         };
         recorder.first.clear();

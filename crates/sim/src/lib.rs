@@ -145,9 +145,11 @@ impl<'a> Simulation<'a> {
     /// Runs it. What the scenario's foresight needs is run first.
     pub fn run(self) -> Result<Report, Failed> {
         self.scenario.checked()?;
-        let plan = self.scenario.foresight.as_ref();
-        let foreseen = plan.map(|plan| foresight::foresee(self.scenario, plan));
-        let foreseen = foreseen.transpose()?;
+        let plan = &self.scenario.foresight;
+        let foreseen = match plan.repetitions {
+            0 => None,
+            _ => Some(foresight::foresee(self.scenario, plan)?),
+        };
         let mut cluster =
             cluster::Cluster::new(self.scenario, self.replays, self.devices, self.steering)?;
         if let Some(foreseen) = &foreseen {

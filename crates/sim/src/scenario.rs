@@ -31,7 +31,7 @@ pub struct Scenario {
     #[serde(rename = "app")]
     pub apps: Vec<App>,
     /// Tell schedulers what is going to be asked, from earlier runs.
-    pub foresight: Option<ForesightPlan>,
+    pub foresight: ForesightPlan,
     /// Parameters with several values: every combination is a run. Keys are dotted names.
     pub sweep: toml::Table,
     /// Runs that differ in several parameters at once. Keys are dotted names, and `name`.
@@ -51,7 +51,7 @@ impl Default for Scenario {
             ionodes: IoNodes::default(),
             servers: Servers::default(),
             apps: Vec::new(),
-            foresight: None,
+            foresight: ForesightPlan::default(),
             sweep: toml::Table::new(),
             cases: Vec::new(),
         }
@@ -390,7 +390,7 @@ fn read_op<'de, D: Deserializer<'de>>(from: D) -> Result<Op, D::Error> {
 pub struct ForesightPlan {
     /// Which schedulers are told.
     pub at: Level,
-    /// How many runs with other seeds are recorded; arrival times are their means.
+    /// How many runs with other seeds are recorded; arrival times are their means. 0 is no foresight.
     pub repetitions: u32,
     /// How far, relative to its time, an arrival may be off and still be the predicted one.
     pub tolerance_percent: u32,
@@ -400,7 +400,7 @@ impl Default for ForesightPlan {
     fn default() -> ForesightPlan {
         ForesightPlan {
             at: Level::Servers,
-            repetitions: 6,
+            repetitions: 0,
             tolerance_percent: 10,
         }
     }

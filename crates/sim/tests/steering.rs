@@ -48,7 +48,7 @@ impl Steering for Restless {
             };
             changes.push(Change {
                 place: seen.place,
-                settings: (self.periods % 3 > 0).then_some(settings),
+                settings: (!self.periods.is_multiple_of(3)).then_some(settings),
                 at: now + Nanos::from_millis(1),
             });
         }

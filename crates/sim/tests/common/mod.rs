@@ -31,7 +31,7 @@ pub struct Logged {
 impl Logged {
     pub const PER_OPERATION: Nanos = Nanos::from_micros(100);
 
-    pub fn new(log: &Log) -> Box<dyn Device> {
+    pub fn device(log: &Log) -> Box<dyn Device> {
         Box::new(Logged {
             log: log.clone(),
             free: Nanos::ZERO,
@@ -41,7 +41,7 @@ impl Logged {
     /// As many as there are servers, with their logs.
     pub fn all(servers: u32) -> (Vec<Box<dyn Device>>, Vec<Log>) {
         let logs: Vec<Log> = (0..servers).map(|_| Log::default()).collect();
-        (logs.iter().map(Logged::new).collect(), logs)
+        (logs.iter().map(Logged::device).collect(), logs)
     }
 }
 
