@@ -449,9 +449,7 @@ impl<'a> Cluster<'a> {
     /// Sends the pieces of an operation.
     fn ask(&mut self, number: u32, operation: Operation) {
         let since = self.now + self.overhead;
-        let client = &self.clients[number as usize];
-        let (machine, node, app) = (client.machine, client.node, client.app);
-        let report = &mut self.apps[app as usize];
+        let report = &mut self.apps[self.clients[number as usize].app as usize];
         report.operations += 1;
         report.bytes += operation.len;
         report.begin = report.begin.min(Nanos(self.now));
@@ -474,31 +472,37 @@ impl<'a> Cluster<'a> {
                 op: operation.op,
                 ticket: None,
             });
-            let data = if operation.op == Op::Write { len } else { 0 };
-            let from = &mut self.machines[machine as usize];
-            if self.nodes.is_empty() {
-                let (server, start) = self.layout.place(operation.file, offset);
-                let to = &mut self.servers[server as usize].end;
-                let arrival = self.network.send(data, from, to, since);
-                let message = self.messages.insert(Message {
-                    server,
-                    file: operation.file,
-                    start,
-                    len: len as u32,
-                    origin: piece,
-                    next: END,
-                    app,
-                    op: operation.op,
-                    ticket: None,
-                });
-                self.agenda
-                    .add(arrival, What::new(kind::AT_SERVER, message));
-            } else {
-                let to = &mut self.nodes[node as usize].end;
-                let arrival = self.network.send(data, from, to, since);
-                self.agenda.add(arrival, What::new(kind::AT_NODE, piece));
-            }
+            self.send(number, piece, since);
         }
+    }
+
+    /// Sends a piece to the I/O node of its process, or to its server where there are no nodes.
+    fn send(&mut self, client: u32, number: u32, since: u64) {
+        let client = &self.clients[client as usize];
+        let piece = &self.pieces[number];
+        let data = with_data(piece.op, Op::Write, piece.len);
+        let from = &mut self.machines[client.machine as usize];
+        if let Some(node) = self.nodes.get_mut(client.node as usize) {
+            let arrival = self.network.send(data, from, &mut node.end, since);
+            self.agenda.add(arrival, What::new(kind::AT_NODE, number));
+            return;
+        }
+        let (server, start) = self.layout.place(piece.file, piece.offset);
+        let to = &mut self.servers[server as usize].end;
+        let arrival = self.network.send(data, from, to, since);
+        let message = self.messages.insert(Message {
+            server,
+            file: piece.file,
+            start,
+            len: piece.len,
+            origin: number,
+            next: END,
+            app: client.app,
+            op: piece.op,
+            ticket: None,
+        });
+        self.agenda
+            .add(arrival, What::new(kind::AT_SERVER, message));
     }
 
     fn back_at_client(&mut self, number: u32) {
@@ -606,7 +610,7 @@ impl<'a> Cluster<'a> {
             let mut at = local.start;
             while at < end {
                 let len = (end - at).min(self.transmission);
-                let message = self.messages.insert(Message {
+                let message = Message {
                     server: local.server,
                     file,
                     start: at,
@@ -616,17 +620,22 @@ impl<'a> Cluster<'a> {
                     app,
                     op,
                     ticket: None,
-                });
-                self.flights[flight].messages += 1;
-                let data = if op == Op::Write { len } else { 0 };
-                let from = &mut self.nodes[node as usize].end;
-                let to = &mut self.servers[local.server as usize].end;
-                let arrival = self.network.send(data, from, to, start);
-                self.agenda
-                    .add(arrival, What::new(kind::AT_SERVER, message));
+                };
+                self.pass_on(node, message, start);
                 at += len;
             }
         }
+    }
+
+    /// Sends a message of a flight to its server.
+    fn pass_on(&mut self, node: u32, message: Message, start: u64) {
+        self.flights[message.origin].messages += 1;
+        let data = with_data(message.op, Op::Write, message.len);
+        let from = &mut self.nodes[node as usize].end;
+        let to = &mut self.servers[message.server as usize].end;
+        let arrival = self.network.send(data, from, to, start);
+        let number = self.messages.insert(message);
+        self.agenda.add(arrival, What::new(kind::AT_SERVER, number));
     }
 
     fn back_at_node(&mut self, number: u32) {
@@ -642,10 +651,10 @@ impl<'a> Cluster<'a> {
         while next != END {
             let piece = &mut self.pieces[next];
             let (op, len) = (piece.op, u64::from(piece.len));
+            let data = with_data(op, Op::Read, piece.len);
             let at = &mut self.nodes[node as usize];
             at.desk
                 .finish(piece.ticket.take(), op.index(), len, self.now);
-            let data = if op == Op::Read { len } else { 0 };
             let machine = self.clients[self.asked[piece.asked].client as usize].machine;
             let to = &mut self.machines[machine as usize];
             let arrival = self.network.send(data, &mut at.end, to, self.now);
@@ -757,11 +766,11 @@ impl<'a> Cluster<'a> {
         while first != END {
             let message = &mut self.messages[first];
             let (op, len) = (message.op, u64::from(message.len));
+            let data = with_data(op, Op::Read, message.len);
             let (origin, next) = (message.origin, message.next);
             let at = &mut self.servers[server as usize];
             at.desk
                 .finish(message.ticket.take(), op.index(), len, self.now);
-            let data = if op == Op::Read { len } else { 0 };
             let (to, back) = if self.nodes.is_empty() {
                 let asked = self.pieces[origin].asked;
                 let machine = self.clients[self.asked[asked].client as usize].machine;
@@ -851,6 +860,11 @@ impl<'a> Cluster<'a> {
             events: self.events,
         }
     }
+}
+
+/// The bytes of data in a message: requests to write carry them one way, answers to reads the other.
+fn with_data(op: Op, carried_by: Op, len: u32) -> u64 {
+    if op == carried_by { len.into() } else { 0 }
 }
 
 /// Where each file begins on every device.
