@@ -30,6 +30,7 @@ mod failure;
 mod generate;
 mod ionode;
 mod mount;
+mod nodes;
 mod predict;
 mod progress;
 mod run;
@@ -98,6 +99,9 @@ enum Command {
     /// What `bench preload` watches: calls through the library and past it.
     #[command(name = "bench-calls", hide = true)]
     BenchCalls(bench::preload::calls::Args),
+    /// What `bench ionode` forwards: a program that reads and writes, and the relay beside the node.
+    #[command(name = "bench-forwarded", hide = true)]
+    BenchForwarded(bench::ionode::forwarded::Args),
 }
 
 fn main() -> ExitCode {
@@ -130,6 +134,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::BenchCount(args) => bench::sched::count::run(&args),
         Command::BenchLoad(args) => bench::run::load::run(&args),
         Command::BenchCalls(args) => bench::preload::calls::run(&args),
+        Command::BenchForwarded(args) => bench::ionode::forwarded::work(&args),
     }
 }
 
