@@ -1,0 +1,38 @@
+//! One system call after the other, for systems without io_uring.
+
+use super::memory::Memory;
+use crate::Random;
+use crate::target::Run;
+use presagio_core::{Nanos, Op};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+#[derive(Default)]
+pub struct Plain {
+    memory: Option<Memory>,
+}
+
+impl Plain {
+    pub fn run(&mut self, file: &File, run: &Run<'_>, begin: Instant) -> io::Result<Vec<Nanos>> {
+        let size = run.size as usize;
+        let memory = match &mut self.memory {
+            Some(memory) if memory.bytes().len() >= size => memory,
+            small => {
+                let memory = small.insert(Memory::new(size));
+                memory.scramble(&mut Random::new(run.size));
+                memory
+            }
+        };
+        let mut done = Vec::with_capacity(run.offsets.len());
+        for offset in run.offsets {
+            match run.op {
+                Op::Read => file.read_exact_at(&mut memory.bytes_mut()[..size], *offset)?,
+                Op::Write => file.write_all_at(&memory.bytes()[..size], *offset)?,
+            }
+            done.push(Nanos::from(begin.elapsed()));
+        }
+        Ok(done)
+    }
+}

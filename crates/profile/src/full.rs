@@ -1,0 +1,154 @@
+//! The full way: every size, the whole file, by the rule of the thesis (5.2.2).
+//!
+//! A run goes through as many requests as fill the file, sequentially from its beginning or at random places. A test at a
+//! size is repeated at least six times, and until the mean's confidence interval at 90 % is within 10 % of it. What was
+//! written is flushed before the next run begins; that is not counted, as nothing was flushed in the thesis.
+
+use crate::statistics::{CONFIDENCE_PERCENT, Sample};
+use crate::target::{Places, Progress, Run, Target};
+use crate::{Random, circumstances};
+use presagio_core::Op;
+use presagio_device::Profile;
+use presagio_device::profile::{About, Interval, Point, Test};
+use std::collections::BTreeSet;
+use std::io;
+
+/// The rule.
+const RUNS_LEAST: usize = 6;
+const ERROR: f64 = 0.10;
+
+/// What does not get sure of itself after so many runs will not.
+const RUNS_MOST: usize = 200;
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Of which sizes.
+    pub intervals: Vec<Interval>,
+    /// How many requests the device has at a time.
+    pub depth: u32,
+    /// What is random follows from it.
+    pub seed: u64,
+}
+
+/// Measures a target. The profile's device has no name yet, and its notes are about the measuring alone.
+pub fn measure(
+    target: &mut dyn Target,
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress),
+) -> io::Result<Profile> {
+    let begin = target.now();
+    let mut random = Random::new(plan.seed);
+    let mut points = [const { Vec::new() }; 4];
+    // In random order, so that what drifts does not look like an effect of the size.
+    let mut order = all_tests(&plan.intervals);
+    random.shuffle(&mut order);
+    for (done, (test, size)) in (0..).zip(&order) {
+        progress(Progress {
+            done,
+            all: order.len() as u64,
+            test: *test,
+            size: *size,
+        });
+        points[test.index()].push(point(target, plan, *test, *size, &mut random)?);
+    }
+    let about = About {
+        device: String::new(),
+        file_bytes: target.bytes(),
+        depth: plan.depth,
+        confidence_percent: CONFIDENCE_PERCENT,
+        seconds: (target.now() - begin).as_secs_f64(),
+        notes: notes(&points),
+    };
+    Profile::new(about, plan.intervals.clone(), points).map_err(io::Error::other)
+}
+
+/// All tests at all sizes.
+fn all_tests(intervals: &[Interval]) -> Vec<(Test, u64)> {
+    let sizes = intervals.iter().flat_map(|interval| interval.sizes());
+    let sizes: BTreeSet<u64> = sizes.collect();
+    let each = sizes.into_iter();
+    each.flat_map(|size| Test::ALL.map(|test| (test, size)))
+        .collect()
+}
+
+fn point(
+    target: &mut dyn Target,
+    plan: &Plan,
+    test: Test,
+    size: u64,
+    random: &mut Random,
+) -> io::Result<Point> {
+    let mut places = Places::new(test, size, target.bytes(), random);
+    let mut sample = Sample::default();
+    let mut requests = 0;
+    while !sample.is_known(ERROR, RUNS_LEAST) && sample.len() < RUNS_MOST {
+        places.rewind();
+        let offsets = places.take(places.records() as usize, random);
+        let done = target.run(&Run {
+            op: test.op(),
+            pattern: test.pattern(),
+            size,
+            offsets: &offsets,
+            depth: plan.depth,
+        })?;
+        let took = done.last().map_or(0.0, |last| last.0 as f64);
+        sample.push(took / offsets.len() as f64);
+        requests += offsets.len() as u64;
+        if test.op() == Op::Write {
+            target.flush()?;
+        }
+    }
+    Ok(Point {
+        size,
+        ns: sample.mean(),
+        plus_minus_ns: sample.half_width(),
+        runs: sample.len() as u32,
+        requests,
+    })
+}
+
+fn notes(points: &[Vec<Point>; 4]) -> Vec<String> {
+    let all = || points.iter().flatten();
+    let wide = all().filter(|point| point.plus_minus_ns > ERROR * point.ns);
+    let wide = match wide.count() {
+        0 => None,
+        count => Some(format!(
+            "{count} figures are less sure than ±10 % after {RUNS_MOST} runs: the device is noisy, or busy with \
+             something else"
+        )),
+    };
+    let fastest = all().map(|point| point.ns).fold(f64::INFINITY, f64::min);
+    wide.into_iter()
+        .chain(circumstances::too_fast(fastest))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Emulated;
+    use presagio_device::Model;
+
+    #[test]
+    fn every_size_is_measured_six_times_over_the_whole_file() {
+        let (model, bytes) = (Model::named("ssd").expect("a preset"), 1 << 20);
+        let mut target = Emulated::new(&model, bytes).expect("a drive");
+        let intervals = vec![Interval::new(8192, 65_536, 8192).expect("whole steps")];
+        let plan = Plan {
+            intervals,
+            depth: 1,
+            seed: 1,
+        };
+        let mut steps = 0;
+        let profile = measure(&mut target, &plan, &mut |_| steps += 1).expect("a profile");
+        assert!(profile.is_full() && steps == 32);
+        for test in Test::ALL {
+            assert_eq!(profile.points(test).len(), 8);
+            for point in profile.points(test) {
+                assert!(point.runs >= 6 && point.plus_minus_ns <= 0.1 * point.ns);
+                assert_eq!(point.requests, u64::from(point.runs) * (bytes / point.size));
+            }
+        }
+    }
+}
