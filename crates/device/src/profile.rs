@@ -287,6 +287,13 @@ impl Profile {
         &self.about
     }
 
+    /// The same profile with a name for the device, and more to know before one believes the figures.
+    pub fn described(mut self, device: String, notes: Vec<String>) -> Profile {
+        self.about.device = device;
+        self.about.notes.splice(0..0, notes);
+        self
+    }
+
     /// The intervals of sizes.
     pub fn intervals(&self) -> &[Interval] {
         &self.intervals

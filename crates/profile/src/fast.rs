@@ -68,9 +68,11 @@ pub fn measure(
     let begin = target.now();
     let mut random = Random::new(plan.seed);
     let sizes = drawn_from_all(&plan.intervals, plan.points, &mut random);
-    let cache = cache::probe(target, plan.depth, &mut random)?;
+    let cache = WriteCache::probe(target, plan.depth, &mut random)?;
     let mut stations = stations(target, &sizes, &mut random);
-    take_turns(target, plan, cache, &mut stations, &mut random, progress)?;
+    let end = begin + plan.budget;
+    let turns = Turns { plan, cache, end };
+    turns.take(target, &mut stations, &mut random, progress)?;
     let mut notes = Vec::new();
     notes.extend(cache.note(target.bytes()));
     notes.extend(unsettled(&stations, plan));
@@ -97,27 +99,35 @@ fn stations(target: &dyn Target, sizes: &[u64], random: &mut Random) -> Vec<Stat
         .collect()
 }
 
-/// Lets the stations that need it have their turns, round after round.
-fn take_turns(
-    target: &mut dyn Target,
-    plan: &Plan,
+/// How stations take turns.
+struct Turns<'a> {
+    plan: &'a Plan,
     cache: WriteCache,
-    stations: &mut [Station],
-    random: &mut Random,
-    progress: &mut dyn FnMut(Progress),
-) -> io::Result<()> {
-    let begin = target.now();
-    let mut order: Vec<usize> = (0..stations.len()).collect();
-    loop {
-        order.retain(|index| !stations[*index].is_done(plan));
-        let late = target.now() - begin > plan.budget;
-        if order.is_empty() || late && stations.iter().all(Station::has_a_mean) {
-            return Ok(());
-        }
-        random.shuffle(&mut order);
-        for index in &order {
-            progress(step(stations, *index, plan));
-            stations[*index].visit(target, plan, cache, random)?;
+    /// No round begins after that.
+    end: Nanos,
+}
+
+impl Turns<'_> {
+    /// Lets the stations that need it have their turns, round after round.
+    fn take(
+        &self,
+        target: &mut dyn Target,
+        stations: &mut [Station],
+        random: &mut Random,
+        progress: &mut dyn FnMut(Progress),
+    ) -> io::Result<()> {
+        let mut order: Vec<usize> = (0..stations.len()).collect();
+        loop {
+            order.retain(|index| !stations[*index].is_done(self.plan));
+            let late = target.now() > self.end && stations.iter().all(Station::has_a_mean);
+            if order.is_empty() || late {
+                return Ok(());
+            }
+            random.shuffle(&mut order);
+            for index in &order {
+                progress(step(stations, *index, self.plan));
+                stations[*index].visit(target, self.plan, self.cache, random)?;
+            }
         }
     }
 }
@@ -260,7 +270,7 @@ mod tests {
 
         fn run(&mut self, run: &crate::Run<'_>) -> io::Result<Vec<Nanos>> {
             self.1 += 1;
-            let times = if self.1 > 500 { 3 } else { 1 };
+            let times = if self.1 > 900 { 3 } else { 1 };
             let done = self.0.run(run)?;
             Ok(done.into_iter().map(|at| Nanos(at.0 * times)).collect())
         }

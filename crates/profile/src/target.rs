@@ -74,6 +74,11 @@ impl Places {
         self.next = 0;
     }
 
+    /// How many bytes each has.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// How many there are.
     pub fn records(&self) -> u64 {
         self.records

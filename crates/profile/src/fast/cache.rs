@@ -1,42 +1,53 @@
-//! Is there a write cache in the device, and how much has to be written until it is full?
+//! Is there a write cache in the device, and how many writes does it take until it is full?
 //!
-//! Random writes are slow on the medium and quick into a cache. So random writes of 64 KiB are timed one by one: if the
-//! later ones take much longer than the first, the cache was full where they began to. The change is sought in the
-//! logarithms of the times, in which a rare slow request is not worth much.
+//! Writes are slow on the medium and quick into a cache. So they are timed one by one: if the later ones take much longer
+//! than the first, the cache was full where they began to. The change is sought in the logarithms of the times, in which
+//! a rare slow request is not worth much.
+//!
+//! Random writes of 64 KiB tell whether there is one. How many writes fill it depends on the test and the size, since
+//! caches have room for so many bytes, and for so many writes.
 
 use crate::Random;
 use crate::target::{Places, Run, Target};
-use presagio_core::{Nanos, Op};
-use presagio_device::profile::{Pattern, Test};
+use presagio_core::Nanos;
+use presagio_device::profile::Test;
 use std::io;
 
+/// Of the writes that tell whether there is a cache.
 const SIZE: u64 = 64 << 10;
 
 /// Caches that take longer to fill, or hold more, are larger than anybody wants to fill before each run.
-const LONGEST: Nanos = Nanos::from_secs(8);
-const LARGEST: u64 = 128 << 20;
+const LONGEST: Nanos = Nanos::from_secs(6);
+const LARGEST: u64 = 256 << 20;
 
-/// Later writes have to take so many times as long.
+/// Later writes have to take so many times as long, so that there is a cache; where there is one, less is noticed too.
 const SLOWER: f64 = 2.0;
+const SLOWER_WITH_CACHE: f64 = 1.15;
 
 /// Requests at a time.
 const STEP: usize = 16;
 
-/// What was found.
+/// The device's write cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteCache {
     /// About how many bytes it holds; 0 if there is none that could be seen.
     pub bytes: u64,
-    /// How many bytes fill it for sure.
-    pub to_fill: u64,
 }
 
 impl WriteCache {
-    fn of(bytes: u64) -> WriteCache {
-        WriteCache {
-            bytes,
-            to_fill: bytes + bytes / 2,
-        }
+    /// Finds out.
+    pub fn probe(
+        target: &mut dyn Target,
+        depth: u32,
+        random: &mut Random,
+    ) -> io::Result<WriteCache> {
+        target.flush()?;
+        let mut places = Places::new(Test::RandomWrite, SIZE, target.bytes(), random);
+        let took = timed(target, Test::RandomWrite, &mut places, depth, random)?;
+        let filled = change(&took, SLOWER);
+        target.flush()?;
+        let bytes = filled as u64 * SIZE;
+        Ok(WriteCache { bytes })
     }
 
     /// What a reader should know of it.
@@ -54,18 +65,34 @@ impl WriteCache {
     }
 }
 
-/// Finds out.
-pub fn probe(target: &mut dyn Target, depth: u32, random: &mut Random) -> io::Result<WriteCache> {
-    target.flush()?;
-    let (begin, most) = (target.now(), LARGEST.min(target.bytes() / 2) / SIZE);
-    let mut places = Places::new(Test::RandomWrite, SIZE, target.bytes(), random);
+/// After how many writes of a kind the cache that there is is full; 0 if that makes no difference.
+pub fn writes_to_fill(
+    target: &mut dyn Target,
+    test: Test,
+    places: &mut Places,
+    depth: u32,
+    random: &mut Random,
+) -> io::Result<usize> {
+    let took = timed(target, test, places, depth, random)?;
+    Ok(change(&took, SLOWER_WITH_CACHE))
+}
+
+/// The logarithms of how long writes took, one after the other, until a cache would be full.
+fn timed(
+    target: &mut dyn Target,
+    test: Test,
+    places: &mut Places,
+    depth: u32,
+    random: &mut Random,
+) -> io::Result<Vec<f64>> {
+    let (begin, most) = (target.now(), LARGEST.min(target.bytes() / 2));
     let mut took = Vec::new();
-    while took.len() < most as usize && target.now() - begin < LONGEST {
+    while (took.len() as u64) < most / places.size() && target.now() - begin < LONGEST {
         let offsets = places.take(STEP, random);
         let done = target.run(&Run {
-            op: Op::Write,
-            pattern: Pattern::Random,
-            size: SIZE,
+            op: test.op(),
+            pattern: test.pattern(),
+            size: places.size(),
             offsets: &offsets,
             depth,
         })?;
@@ -73,12 +100,11 @@ pub fn probe(target: &mut dyn Target, depth: u32, random: &mut Random) -> io::Re
         let spans = begins.zip(&done).map(|(begin, end)| *end - begin);
         took.extend(spans.map(|span| (span.0.max(1) as f64).ln()));
     }
-    target.flush()?;
-    Ok(WriteCache::of(change(&took) as u64 * SIZE))
+    Ok(took)
 }
 
-/// After how many of them values become greater for good, by [`SLOWER`] as logarithms; 0 if they do not.
-fn change(values: &[f64]) -> usize {
+/// After how many of them values become greater for good, by `slower` times; 0 if they do not.
+fn change(values: &[f64], slower: f64) -> usize {
     let all: f64 = values.iter().sum();
     let (count, mut before, mut best) = (values.len() as f64, 0.0, (0.0, 0, 0.0));
     for (index, value) in values.iter().enumerate() {
@@ -94,7 +120,7 @@ fn change(values: &[f64]) -> usize {
         before += value;
     }
     let (_, index, step) = best;
-    if step > SLOWER.ln() && index >= 4 && values.len() - index >= STEP {
+    if step > slower.ln() && index >= 4 && values.len() - index >= STEP {
         index
     } else {
         0
@@ -112,13 +138,21 @@ mod tests {
             let first = (0..first).map(noise).collect::<Vec<_>>();
             [first, (0..then).map(|i| by + noise(i)).collect()].concat()
         };
-        assert_eq!(change(&steps(100, 300, 2.0)), 100);
-        assert_eq!(change(&steps(400, 0, 0.0)), 0);
-        assert_eq!(change(&steps(100, 300, 0.2)), 0, "no more than noise");
-        assert_eq!(change(&steps(100, 300, -2.0)), 0, "it became faster");
+        assert_eq!(change(&steps(100, 300, 2.0), SLOWER), 100);
+        assert_eq!(change(&steps(400, 0, 0.0), SLOWER), 0);
+        assert_eq!(
+            change(&steps(100, 300, 0.2), SLOWER),
+            0,
+            "no more than noise"
+        );
+        assert_eq!(
+            change(&steps(100, 300, -2.0), SLOWER),
+            0,
+            "it became faster"
+        );
         let mut spike = steps(400, 0, 0.0);
         spike[390] = 9.0;
-        assert_eq!(change(&spike), 0, "one slow request is no change");
-        assert_eq!(change(&[]), 0);
+        assert_eq!(change(&spike, SLOWER), 0, "one slow request is no change");
+        assert_eq!(change(&[], SLOWER), 0);
     }
 }

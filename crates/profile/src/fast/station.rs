@@ -1,5 +1,6 @@
 //! A test at a size, measured run by run.
 
+use super::cache::writes_to_fill;
 use super::{Plan, WriteCache};
 use crate::Random;
 use crate::statistics::Sample;
@@ -12,6 +13,9 @@ use std::io;
 const RUN_LEAST: usize = 8;
 const RUN_MOST: usize = 1 << 16;
 
+/// A run that takes so many times as long as was planned has enough requests, however few.
+const RUN_LONGEST: u64 = 4;
+
 /// After so many requests a device that reads ahead has noticed.
 const LEAD: usize = 4;
 
@@ -23,11 +27,20 @@ pub struct Station {
     pub test: Test,
     pub size: u64,
     places: Places,
-    /// Requests of a run, once it is known how long one takes.
-    run: Option<usize>,
+    /// What its runs are like, once it was tried out.
+    shape: Option<Shape>,
     requests: u64,
     /// The mean times of its runs, in nanoseconds.
     pub sample: Sample,
+}
+
+/// What the runs of a station are like.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Requests that are not counted.
+    lead: usize,
+    /// Requests that are.
+    run: usize,
 }
 
 impl Station {
@@ -36,7 +49,7 @@ impl Station {
             test,
             size,
             places: Places::new(test, size, bytes, random),
-            run: None,
+            shape: None,
             requests: 0,
             sample: Sample::default(),
         }
@@ -79,19 +92,19 @@ impl Station {
         cache: WriteCache,
         random: &mut Random,
     ) -> io::Result<()> {
-        let begin = target.now();
-        self.lead_in(target, plan, cache, random)?;
-        let led = target.now() - begin;
-        let run = match self.run {
-            Some(run) => run,
-            None => self.try_out(target, plan, random)?,
+        let shape = match self.shape {
+            Some(shape) => shape,
+            None => self.try_out(target, plan, cache, random)?,
         };
         let begin = target.now();
+        self.requests(target, plan, shape.lead, LEAD_LONGEST, random)?;
+        let (counted, led) = (target.now(), target.now() - begin);
+        let longest = Nanos(plan.run.0.saturating_mul(RUN_LONGEST));
         loop {
-            let done = self.requests(target, plan, run, random)?;
-            self.requests += run as u64;
-            self.sample.push(done / run as f64);
-            if self.is_done(plan) || target.now() - begin >= led {
+            let (count, ns) = self.requests(target, plan, shape.run, longest, random)?;
+            self.requests += count as u64;
+            self.sample.push(ns / count as f64);
+            if self.is_done(plan) || target.now() - counted >= led {
                 break;
             }
         }
@@ -101,58 +114,53 @@ impl Station {
         }
     }
 
-    /// Requests that are not counted.
-    fn lead_in(
+    /// Finds out what its runs have to be like.
+    fn try_out(
         &mut self,
         target: &mut dyn Target,
         plan: &Plan,
         cache: WriteCache,
         random: &mut Random,
-    ) -> io::Result<()> {
-        let begin = target.now();
-        let cached = match self.test.op() {
-            Op::Write => cache.to_fill.div_ceil(self.size) as usize,
-            Op::Read => 0,
-        };
-        let mut left = cached.max(LEAD) + plan.depth as usize;
-        while left > 0 && target.now() - begin < LEAD_LONGEST {
-            let some = left.min(RUN_LEAST);
-            self.requests(target, plan, some, random)?;
-            left -= some;
+    ) -> io::Result<Shape> {
+        let mut lead = LEAD + plan.depth as usize;
+        if self.test.op() == Op::Write && cache.bytes > 0 {
+            let full = writes_to_fill(target, self.test, &mut self.places, plan.depth, random)?;
+            lead += full + full / 2;
+        } else {
+            self.requests(target, plan, lead, LEAD_LONGEST, random)?;
         }
-        Ok(())
-    }
-
-    /// Finds out how many requests a run has.
-    fn try_out(
-        &mut self,
-        target: &mut dyn Target,
-        plan: &Plan,
-        random: &mut Random,
-    ) -> io::Result<usize> {
-        let took = self.requests(target, plan, RUN_LEAST, random)?;
-        let fitting = plan.run.0 as f64 / (took / RUN_LEAST as f64).max(1.0);
+        let (count, ns) = self.requests(target, plan, RUN_LEAST, LEAD_LONGEST, random)?;
+        let fitting = plan.run.0 as f64 / (ns / count as f64).max(1.0);
         let run = (fitting as usize).clamp(RUN_LEAST, RUN_MOST);
-        self.run = Some(run);
-        Ok(run)
+        let shape = Shape { lead, run };
+        self.shape = Some(shape);
+        Ok(shape)
     }
 
-    /// So many requests; how many nanoseconds they took.
+    /// So many requests, or fewer if they take too long: how many, and how many nanoseconds they took.
     fn requests(
         &mut self,
         target: &mut dyn Target,
         plan: &Plan,
         count: usize,
+        longest: Nanos,
         random: &mut Random,
-    ) -> io::Result<f64> {
-        let offsets = self.places.take(count, random);
-        let done = target.run(&Run {
-            op: self.test.op(),
-            pattern: self.test.pattern(),
-            size: self.size,
-            offsets: &offsets,
-            depth: plan.depth,
-        })?;
-        Ok(done.last().map_or(0.0, |last| last.0 as f64))
+    ) -> io::Result<(usize, f64)> {
+        // Where several are under way at a time, both ends of a piece have fewer.
+        let piece = RUN_LEAST.max(32 * (plan.depth as usize - 1)).max(count / 4);
+        let (mut done, mut took) = (0, Nanos::ZERO);
+        while done < count && took < longest {
+            let offsets = self.places.take(piece.min(count - done), random);
+            let completed = target.run(&Run {
+                op: self.test.op(),
+                pattern: self.test.pattern(),
+                size: self.size,
+                offsets: &offsets,
+                depth: plan.depth,
+            })?;
+            done += offsets.len();
+            took += completed.last().copied().unwrap_or_default();
+        }
+        Ok((done, took.0 as f64))
     }
 }
