@@ -13,6 +13,7 @@
 //! | `mount` | [`mod@mount`] | mounts what I/O nodes forward |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
+//! | `profile` | [`profile`] | measures a storage device, for schedulers and simulators |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
 //! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
 //! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
@@ -28,12 +29,15 @@ mod demo;
 mod failure;
 mod generate;
 mod ionode;
+mod model;
 mod mount;
 mod predict;
+mod profile;
 mod progress;
 mod run;
 mod sched;
 mod size;
+mod svg;
 mod table;
 mod terminal;
 mod trace;
@@ -63,6 +67,7 @@ Examples:
                                     forward files, scheduling requests
   presagio mount unix:/run/node.sock /mnt
                                     use them
+  presagio profile /scratch         what is this storage like?
   presagio sched list               what are the ten policies?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
@@ -81,6 +86,7 @@ enum Command {
     Ionode(Box<ionode::Args>),
     Mount(mount::Args),
     Predict(predict::Args),
+    Profile(profile::Args),
     Sched(sched::Args),
     Trace(trace::Args),
     Completions(generate::CompletionsArgs),
@@ -118,6 +124,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ionode(args) => ionode::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => generate::completions(&args),

@@ -51,7 +51,7 @@ impl Default for Plan {
             points: 2,
             depth: 1,
             error: 0.02,
-            runs: (6, 60),
+            runs: (6, 120),
             run: Nanos::from_millis(100),
             budget: Nanos::from_secs(120),
             seed: 1,

@@ -63,6 +63,14 @@ pub fn measure(
     Profile::new(about, plan.intervals.clone(), points).map_err(io::Error::other)
 }
 
+/// About how many seconds the full way takes at least, from what the fast way found.
+pub fn expected_s(profile: &Profile) -> f64 {
+    let bytes = profile.about().file_bytes;
+    let run = |(test, size): (Test, u64)| (bytes / size) as f64 * profile.ns(test, size) / 1e9;
+    let all = all_tests(profile.intervals()).into_iter().map(run);
+    RUNS_LEAST as f64 * all.sum::<f64>()
+}
+
 /// All tests at all sizes.
 fn all_tests(intervals: &[Interval]) -> Vec<(Test, u64)> {
     let sizes = intervals.iter().flat_map(|interval| interval.sizes());
