@@ -147,7 +147,9 @@ impl Station {
         random: &mut Random,
     ) -> io::Result<(usize, f64)> {
         // Where several are under way at a time, both ends of a piece have fewer.
-        let piece = RUN_LEAST.max(32 * (plan.depth as usize - 1)).max(count / 4);
+        let piece = RUN_LEAST
+            .max(32 * (plan.depth as usize).saturating_sub(1))
+            .max(count / 4);
         let (mut done, mut took) = (0, Nanos::ZERO);
         while done < count && took < longest {
             let offsets = self.places.take(piece.min(count - done), random);

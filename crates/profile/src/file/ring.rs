@@ -35,7 +35,7 @@ impl Ring {
         })
     }
 
-    /// Does all requests of a run. Nothing is under way when it returns, even if it fails.
+    /// Does all requests of a run. A request that fails ends it, when those that are under way are done.
     pub fn run(&mut self, file: &File, run: &Run<'_>, begin: Instant) -> io::Result<Vec<Nanos>> {
         let depth = run.depth.clamp(1, DEPTH_MAX) as usize;
         self.prepare(depth, run.size);
@@ -58,7 +58,11 @@ impl Ring {
             if free.len() == depth {
                 return failed.map_or(Ok(done), Err);
             }
-            self.wait()?;
+            if let Err(error) = self.wait() {
+                // The kernel may still use memory of requests that are under way: it must never be given back.
+                std::mem::forget(std::mem::take(&mut self.memory));
+                return Err(error);
+            }
             let now = Nanos::from(begin.elapsed());
             for entry in self.ring.completion() {
                 free.push(entry.user_data() as usize);
@@ -85,7 +89,7 @@ impl Ring {
     fn push(&mut self, file: &File, run: &Run<'_>, place: usize, offset: u64) {
         let entry = self.entry(file, run, place, offset);
         // SAFETY: the entry's memory belongs to this place, which is neither moved nor given to another request before
-        // the kernel has completed this one: `run` returns only when all have been.
+        // the kernel has completed this one: `run` returns only when all have been, or leaves the memory to the kernel.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "the ring has room for every place");
     }
