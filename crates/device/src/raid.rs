@@ -8,8 +8,8 @@ use crate::error::{ModelError, require};
 use crate::{Device, Hdd, HddParameters, dealt_below};
 use presagio_core::{Nanos, Op, Range};
 
-/// What an array is like. The default is two disks of the usual kind with stripes of 64 KiB, and a write cache, as the
-/// controllers of arrays have: without one, writes in sequence come too late for the next stripe and lose a turn each.
+/// What an array is like. The default is two disks of the usual kind with stripes of 64 KiB behind a controller with a write
+/// cache: without one, writes in sequence come too late for the next stripe and lose a turn each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaidParameters {
     /// Each of the disks.
@@ -25,6 +25,8 @@ impl Default for RaidParameters {
         RaidParameters {
             disk: HddParameters {
                 write_cache: 16 << 20,
+                read_command: Nanos::from_micros(50),
+                write_command: Nanos::from_micros(50),
                 ..HddParameters::default()
             },
             disks: 2,
