@@ -71,7 +71,7 @@ pub struct Scratch {
 }
 
 enum Way {
-    Ring(Ring),
+    Ring(Box<Ring>),
     Plain(Plain),
 }
 
@@ -89,7 +89,7 @@ impl Scratch {
         ensure_room(&file, bytes)?;
         fill(&file, bytes, progress)?;
         let path = match Ring::new() {
-            Ok(ring) => Way::Ring(ring),
+            Ok(ring) => Way::Ring(Box::new(ring)),
             Err(_) => Way::Plain(Plain::default()),
         };
         let origin = Instant::now();

@@ -31,7 +31,7 @@ impl Memory {
     /// Fills it with what cannot be compressed.
     pub fn scramble(&mut self, random: &mut Random) {
         for word in self.bytes_mut().chunks_mut(8) {
-            word.copy_from_slice(&random.next().to_le_bytes()[..word.len()]);
+            word.copy_from_slice(&random.number().to_le_bytes()[..word.len()]);
         }
     }
 }
