@@ -9,6 +9,7 @@ use super::{Bar, Effort, Report, Scope};
 use crate::profile::{Source, emulated, real, watched};
 use crate::size::Size;
 use crate::table::{Cell, Table};
+use presagio_core::Nanos;
 use presagio_device::Model;
 use presagio_device::profile::Interval;
 use presagio_profile::compare::Comparison;
@@ -38,6 +39,15 @@ fn intervals(effort: Effort) -> Vec<Interval> {
         Effort::Tiny => coarse(8, 64, 56).zip(coarse(64, 512, 448)),
     };
     few.map_or_else(Interval::published, |(small, large)| vec![small, large])
+}
+
+/// No round of the fast way begins after that.
+fn budget(effort: Effort) -> Nanos {
+    match effort {
+        Effort::Full => fast::Plan::default().budget,
+        Effort::Quick => Nanos::from_secs(30),
+        Effort::Tiny => Nanos::from_millis(200),
+    }
 }
 
 /// Minutes that the fast way may take; none for devices without a bar.
@@ -102,6 +112,7 @@ fn compared(mut source: Source, effort: Effort, times: u64) -> anyhow::Result<Ve
     let fast = |target: &mut dyn Target, seed: u64| {
         let plan = fast::Plan {
             intervals: intervals(effort),
+            budget: budget(effort),
             seed,
             ..fast::Plan::default()
         };
