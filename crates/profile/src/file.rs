@@ -140,6 +140,12 @@ impl Target for Scratch {
         if !self.is_direct {
             self.forget(run.pattern)?;
         }
+        match &mut self.path {
+            Way::Ring(ring) => ring.prepare(run),
+            Way::Plain(plain) => {
+                plain.prepare(run);
+            }
+        }
         let begin = Instant::now();
         let mut done = match &mut self.path {
             Way::Ring(ring) => ring.run(&self.file, run, begin)?,

@@ -15,16 +15,21 @@ pub struct Plain {
 }
 
 impl Plain {
+    /// Has the memory for a run; takes its time, which no run should have to pay.
+    pub fn prepare(&mut self, run: &Run<'_>) -> &mut Memory {
+        match &mut self.memory {
+            Some(memory) if memory.bytes().len() as u64 >= run.size => {}
+            small => {
+                let memory = small.insert(Memory::new(run.size as usize));
+                memory.scramble(&mut Random::new(run.size));
+            }
+        }
+        self.memory.get_or_insert_with(|| Memory::new(0))
+    }
+
     pub fn run(&mut self, file: &File, run: &Run<'_>, begin: Instant) -> io::Result<Vec<Nanos>> {
         let size = run.size as usize;
-        let memory = match &mut self.memory {
-            Some(memory) if memory.bytes().len() >= size => memory,
-            small => {
-                let memory = small.insert(Memory::new(size));
-                memory.scramble(&mut Random::new(run.size));
-                memory
-            }
-        };
+        let memory = self.prepare(run);
         let mut done = Vec::with_capacity(run.offsets.len());
         for offset in run.offsets {
             match run.op {

@@ -37,8 +37,8 @@ impl Ring {
 
     /// Does all requests of a run. A request that fails ends it, when those that are under way are done.
     pub fn run(&mut self, file: &File, run: &Run<'_>, begin: Instant) -> io::Result<Vec<Nanos>> {
-        let depth = run.depth.clamp(1, DEPTH_MAX) as usize;
-        self.prepare(depth, run.size);
+        let depth = depth(run);
+        self.prepare(run);
         let mut left = run.offsets.iter();
         let mut done = Vec::with_capacity(run.offsets.len());
         let mut free: Vec<usize> = (0..depth).collect();
@@ -72,7 +72,9 @@ impl Ring {
         }
     }
 
-    fn prepare(&mut self, depth: usize, size: u64) {
+    /// Has the memory for a run; takes its time, which no run should have to pay.
+    pub fn prepare(&mut self, run: &Run<'_>) {
+        let (depth, size) = (depth(run), run.size);
         let fits = |memory: &Memory| memory.bytes().len() as u64 == size;
         if self.memory.len() >= depth && self.memory.iter().all(fits) {
             return;
@@ -118,6 +120,10 @@ impl Ring {
             }
         }
     }
+}
+
+fn depth(run: &Run<'_>) -> usize {
+    run.depth.clamp(1, DEPTH_MAX) as usize
 }
 
 /// What a request was answered with, if it was not all of it.
