@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Ok((_lock, directory)) = job::lock() {
         let _ = std::fs::remove_file(directory.join(job::ADVISOR));
     }
-    manager::complete(&mut summary, Vec::new());
+    manager::complete(&mut summary, Default::default());
     if let Some(file) = json {
         manager::write_json(&summary, file);
     }

@@ -89,6 +89,9 @@ pub struct Args {
     /// Memory for data that is under way
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: Size,
+    /// How long locks, and files without a name, wait for clients to come back, in seconds
+    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    grace: f64,
     /// Let threads do what would go through io_uring
     #[arg(long)]
     no_ring: bool,
@@ -117,6 +120,15 @@ pub struct Args {
     /// Connections that one user may have at a time
     #[arg(long, value_name = "N", default_value_t = 16384)]
     connections_per_user: usize,
+    /// Files and directories that one user may have open or walked to [default: any number]
+    #[arg(long, value_name = "N")]
+    files_per_user: Option<usize>,
+    /// Requests that one user may have under way; further ones wait [default: any number]
+    #[arg(long, value_name = "N")]
+    requests_per_user: Option<usize>,
+    /// Memory for data of one user that is under way; further data waits [default: all]
+    #[arg(long, value_name = "SIZE")]
+    memory_per_user: Option<Size>,
     /// If not root: act as this user for everybody who can connect
     #[arg(long)]
     squash: bool,
@@ -170,12 +182,17 @@ impl Args {
         config.depth = self.depth;
         config.read_only = self.read_only;
         config.memory_max = self.memory.0 as usize;
+        config.grace = crate::nodes::seconds(self.grace, "--grace")?;
         config.ring = !self.no_ring;
         config.threads_max = self.threads;
         config.loops = self.loops.unwrap_or(config.loops);
         config.squash = self.squash;
         config.allow_root = self.allow_root;
         config.connections_per_user_max = self.connections_per_user;
+        config.files_per_user_max = self.files_per_user.unwrap_or(usize::MAX);
+        config.requests_per_user_max = self.requests_per_user.unwrap_or(usize::MAX);
+        let memory = self.memory_per_user.as_ref();
+        config.memory_per_user_max = memory.map_or(usize::MAX, |size| size.0 as usize);
         config.tcp = self.tcp_proof();
         Ok(config)
     }

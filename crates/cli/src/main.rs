@@ -31,6 +31,7 @@ mod generate;
 mod ionode;
 mod model;
 mod mount;
+mod nodes;
 mod predict;
 mod profile;
 mod progress;
@@ -100,6 +101,9 @@ enum Command {
     /// What `bench preload` watches: calls through the library and past it.
     #[command(name = "bench-calls", hide = true)]
     BenchCalls(bench::preload::calls::Args),
+    /// What `bench ionode` forwards: a program that reads and writes, and the relay beside the node.
+    #[command(name = "bench-forwarded", hide = true)]
+    BenchForwarded(bench::ionode::forwarded::Args),
 }
 
 fn main() -> ExitCode {
@@ -132,6 +136,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::BenchCount(args) => bench::sched::count::run(&args),
         Command::BenchLoad(args) => bench::run::load::run(&args),
         Command::BenchCalls(args) => bench::preload::calls::run(&args),
+        Command::BenchForwarded(args) => bench::ionode::forwarded::work(&args),
     }
 }
 

@@ -1,14 +1,14 @@
 //! `presagio mount`: the files of I/O nodes for any program, through FUSE.
 
 use crate::failure::failure;
-use presagio_forward::{Address, Identity, LastResort, Options, Spread, mount};
+use crate::nodes::{Reach, seconds};
+use presagio_forward::{Address, LastResort, mount};
 use presagio_ionode::{Config, Node};
 use presagio_storage::Directory;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// Mount what I/O nodes forward, for any program
 ///
@@ -18,6 +18,8 @@ use std::time::Duration;
 ///
 /// Nothing is cached unless you say so: what one client wrote, the next reads. It works until it is unmounted
 /// (`umount DIR`), or until Ctrl-C or SIGTERM.
+///
+/// Where a node asks who you are, a credential of MUNGE is made; with the --tls options, a certificate says it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,28 +28,18 @@ Examples:
   presagio mount tcp:io1:5640 /mnt --direct /lustre
                                  if no node is left, go there directly
   presagio mount tcp:server:564 /mnt --aname /export
-                                 the files of a diod")]
+                                 the files of a diod
+  presagio mount tcp:io1:5640 /mnt --tls-ca nodes.pem \\
+      --tls-cert me.pem --tls-key me.key")]
 pub struct Args {
     /// The nodes, with commas between them: unix:PATH or tcp:HOST:PORT
     #[arg(value_name = "NODE[,NODE...]")]
     nodes: String,
     /// Where to mount
     dir: PathBuf,
-    /// The name of the export, for servers that have several
-    #[arg(long, value_name = "NAME", default_value = "/")]
-    aname: String,
-    /// Open each file at a node of its own choice, so that all clients' requests to it meet in one scheduler
-    #[arg(long)]
-    spread_files: bool,
     /// Where the export is mounted on this machine: used when no node can be reached
     #[arg(long, value_name = "DIR")]
     direct: Option<PathBuf>,
-    /// Seconds that one request may take
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
-    timeout: f64,
-    /// Seconds after which programs get an error while no node can be reached
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
-    patience: f64,
     /// Use the page cache: what others write is seen when a file is opened
     #[arg(long)]
     cache: bool,
@@ -60,29 +52,24 @@ pub struct Args {
     /// Let nothing be changed
     #[arg(long)]
     read_only: bool,
+    /// Do not foretell the nodes what programs will read and write
+    #[arg(long)]
+    no_foresight: bool,
+    #[command(flatten)]
+    reach: Reach,
 }
 
 impl Args {
     fn options(&self) -> anyhow::Result<mount::Options> {
-        let seconds = |value: f64, name: &str| {
-            Duration::try_from_secs_f64(value)
-                .map_err(|error| failure(format!("{name} {value}"), error, "use seconds"))
-        };
-        let mut remote = Options::new(Address::list(&self.nodes)?);
-        remote.export.clone_from(&self.aname);
-        remote.spread = if self.spread_files {
-            Spread::Files
-        } else {
-            Spread::Clients
-        };
-        remote.identity = Identity::from_environment("presagio mount");
-        remote.timeout = seconds(self.timeout, "--timeout")?;
-        remote.patience = seconds(self.patience, "--patience")?;
+        let mut remote = self
+            .reach
+            .options(Address::list(&self.nodes)?, "presagio mount")?;
         remote.last_resort = self.direct.clone().map(last_resort);
         let mut options = mount::Options::new(remote);
         options.believe = seconds(self.believe, "--believe")?;
         options.threads = self.threads.max(1);
         options.read_only = self.read_only;
+        options.foresight = !self.no_foresight;
         if self.cache {
             options.freshness = mount::Freshness::AtOpen;
         }

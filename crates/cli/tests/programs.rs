@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{TempDir, program};
+use common::{TempDir, library, program};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -219,14 +219,6 @@ fn made(directory: &Path) -> Vec<Made> {
     }
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
-}
-
-/// The library that was built for these tests: it lies beside them.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().unwrap().join("libpresagio.so");
-    assert!(library.is_file(), "no {}", library.display());
-    library
 }
 
 /// Fails with the package's name where a program is missing.

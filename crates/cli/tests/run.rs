@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Said, TempDir, presagio, presagio_ok, program};
+use common::{Said, TempDir, library, presagio, presagio_ok, program};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -100,14 +100,6 @@ impl Ended {
         assert_eq!(self.status.code(), Some(0), "{self:?}");
         self
     }
-}
-
-/// The library that was built for these tests: it lies beside them.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().unwrap().join("libpresagio.so");
-    assert!(library.is_file(), "no {}", library.display());
-    library
 }
 
 fn run(place: &Place, options: &[&str], command: &[&str]) -> Ended {

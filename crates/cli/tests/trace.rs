@@ -243,7 +243,7 @@ fn a_killed_recording_is_converted_up_to_its_last_chunk_and_said_to_be_cut() {
     assert_eq!(info["events"], rows.len());
     assert!(info["cut_short"].as_str().unwrap().contains("ends early"));
     let text = presagio_ok(&["trace", "info", &killed]).out;
-    assert!(text.contains("Cut short: "), "{text}");
+    assert!(text.contains("Cut short:"), "{text}");
     // What was converted is whole.
     presagio_ok(&[
         "trace",

@@ -8,7 +8,9 @@ use crate::sync::{
     AtomicUsize, Builder, Clock, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, lock, me, wait,
 };
 use presagio_core::{FileId, Nanos, Op, Range, Request};
-use presagio_sched::{Batch, Predicted, ServiceTime, Settings, SettingsError, Statistics, Ticket};
+use presagio_sched::{
+    Announced, Batch, Foretold, Predicted, ServiceTime, Settings, SettingsError, Statistics, Ticket,
+};
 use std::fmt;
 use std::sync::Arc;
 
@@ -255,6 +257,22 @@ impl Engine {
     /// Tells the scheduler of a request that is likely to come. False: it has no room for more predictions.
     pub fn foresee(&self, predicted: Predicted) -> bool {
         self.lock().scheduler.foresee(predicted)
+    }
+
+    /// Tells the scheduler what a program will ask for, as `source` says: see [`presagio_sched::Scheduler::announce`].
+    pub fn announce(&self, source: u64, requests: &[Announced]) -> usize {
+        let now = self.now();
+        self.lock().scheduler.announce(source, requests, now)
+    }
+
+    /// Forgets a source and what it announced.
+    pub fn forget_source(&self, source: u64) {
+        self.lock().scheduler.forget_source(source);
+    }
+
+    /// What came of announcements.
+    pub fn foretold(&self) -> Foretold {
+        self.lock().scheduler.foretold()
     }
 
     /// Forgets all predicted requests.

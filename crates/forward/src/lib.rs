@@ -5,7 +5,8 @@
 //! with the next one: as it is if it can be repeated, under its number (`Tonce`) if it must not be done twice. One thread
 //! per outage reconnects, to the same node first and then to the others of the list, in the order of [`preference`].
 //!
-//! [`mount`] shows the same files to every program, through FUSE.
+//! `mount` shows the same files to every program, through FUSE. [`switchboard`] lets the processes of one command reach
+//! the nodes, for the library that serves them from inside.
 //!
 //! *Invariants.* A call returns within `patience` and one time-out, whatever happens. What was acknowledged is in the
 //! back-end, so only what was not is repeated. A lost lock, and an operation of which nobody can tell whether it was
@@ -13,18 +14,23 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
+mod ahead;
 mod file;
 mod held;
 mod link;
 mod locks;
+#[cfg(feature = "mount")]
 pub mod mount;
 mod options;
+mod preference;
 mod remote;
+pub mod switchboard;
 
-pub use address::{Address, BadAddress, preference};
-pub use file::{File, Listed, Owner, Span};
-pub use options::{Identity, Instance, LastResort, Options, Spread};
+pub use ahead::Ahead;
+pub use file::{Far, File, Listed, Owner, Span};
+pub use options::{Credential, Dial, Identity, Instance, LastResort, Options, Spread};
+pub use preference::preference;
+pub use presagio_ninep::{Address, BadAddress};
 pub use remote::{Foreseen, Remote, Status};
 
 /// What ended a call that got no answer in time from a node that lives.

@@ -1,8 +1,10 @@
 //! What a user may choose.
 
-use crate::address::Address;
+use presagio_ninep::Address;
+use presagio_ninep::client::{self, Client, Lost};
 use std::fmt;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +92,26 @@ impl fmt::Debug for LastResort {
     }
 }
 
+/// How to get a connected stream socket to a node, by its index in the list: for those who cannot reach nodes themselves.
+#[derive(Clone)]
+pub struct Dial(pub Arc<dyn Fn(usize) -> io::Result<OwnedFd> + Send + Sync>);
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dial")
+    }
+}
+
+/// What proves who we are to a node that asks: a new credential of MUNGE each time.
+#[derive(Clone)]
+pub struct Credential(pub Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>);
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential")
+    }
+}
+
 /// How files are reached.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -113,8 +135,20 @@ pub struct Options {
     pub patience: Duration,
     /// How many files may be held at a node, open or not.
     pub files_max: usize,
-    /// What to talk to when no node can be reached, if the user allows such a thing.
+    /// What to talk to when no node can be reached, if the user allows such a thing. Needs `threads`.
     pub last_resort: Option<LastResort>,
+    /// How to get a socket to a node, if not by its address.
+    pub dial: Option<Dial>,
+    /// Whether there may be threads of ours: else whoever needs a connection makes it.
+    pub threads: bool,
+    /// What to prove with who we are, where a node asks.
+    pub credential: Option<Credential>,
+    /// Who we are to nodes that are reached over TCP with TLS.
+    #[cfg(feature = "tls")]
+    pub tls: Option<presagio_ninep::client::TlsIdentity>,
+    /// The number under which nodes know the owners of our locks, where several clients share owners; else each has its
+    /// own.
+    pub owners: Option<Instance>,
 }
 
 impl Options {
@@ -133,6 +167,21 @@ impl Options {
             patience: Duration::from_secs(30),
             files_max: 1 << 20,
             last_resort: None,
+            dial: None,
+            threads: true,
+            credential: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            owners: None,
         }
+    }
+
+    /// Connects to a node by its address, and agrees on a protocol.
+    pub(crate) fn connect(&self, node: usize, options: &client::Options) -> Result<Client, Lost> {
+        #[cfg(feature = "tls")]
+        if let (Some(identity), Address::Tcp(host)) = (&self.tls, &self.nodes[node]) {
+            return Client::tls(host, identity, options);
+        }
+        self.nodes[node].connect(options)
     }
 }

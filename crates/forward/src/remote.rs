@@ -1,13 +1,13 @@
 //! The files of an export, through whichever of its nodes can be reached.
 
-use crate::address::preference;
-use crate::file::File;
-use crate::held::Held;
+use crate::file::{File, as_it_was};
+use crate::held::{Held, Place};
 use crate::link::Link;
 use crate::options::{Instance, Options, Spread};
+use crate::preference::preference;
 use presagio_core::{Nanos, Op, Range};
 use presagio_ninep::request::FORESEEN_MAX;
-use presagio_ninep::{Errno, Fid, List, Qid, Request, Text, extension};
+use presagio_ninep::{Errno, Fid, List, OpenFlags, Qid, Request, Text, extension};
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +52,7 @@ pub struct Foreseen<'a> {
     pub op: Op,
     /// Which bytes.
     pub range: Range,
-    /// In how long.
+    /// How long after the one before it was answered; of the first, how long from now.
     pub after: Nanos,
 }
 
@@ -103,6 +103,31 @@ impl Remote {
         Ok(file)
     }
 
+    /// A file that another process has opened, as it has it: by its handle, or by its path where the node has no handles,
+    /// if that still leads to the same file. ESTALE if it is gone.
+    pub fn reopen(
+        &self,
+        uid: u32,
+        flags: OpenFlags,
+        qid: Qid,
+        path: &[u8],
+        handle: Option<&[u8]>,
+    ) -> Result<File, Errno> {
+        let inner = &self.inner;
+        let link = inner.link_of(&inner.links[inner.home], qid);
+        let held = Held::new(&link, Some(inner.root(&link, uid)?))?;
+        let mut place = Place::at(qid, path.to_vec());
+        place.handle = handle.map(Into::into);
+        place.open = (!flags.contains(OpenFlags::PATH)).then(|| as_it_was(flags));
+        held.set_place(place);
+        let file = File::new(inner, held);
+        file.check()?;
+        if handle.is_none() {
+            file.learn_handle();
+        }
+        Ok(file)
+    }
+
     /// Why no node could be reached when one was last tried.
     pub fn last_error(&self) -> String {
         self.inner.links[self.inner.home].last_error()
@@ -120,7 +145,8 @@ impl Remote {
         }
     }
 
-    /// Announces requests to the nodes that will get them. Nobody waits, and nothing depends on whether they arrive.
+    /// Announces requests to the nodes that will get them: those of one program, in their order. Nobody waits, and nothing
+    /// depends on whether they arrive.
     pub fn foresee(&self, requests: &[Foreseen<'_>]) {
         for (index, link) in self.inner.links.iter().enumerate() {
             let Some(connection) = link.current().filter(|now| now.is_presagio()) else {

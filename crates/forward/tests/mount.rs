@@ -2,6 +2,9 @@
 
 mod common;
 
+/// Whether clients may have threads of their own.
+pub const THREADS: bool = true;
+
 use common::{Mount, Server, against, pattern, shell};
 use presagio_forward::mount::{self, Freshness};
 use std::fs::{self, File, OpenOptions};

@@ -2,7 +2,6 @@
 
 use presagio_ninep::MSIZE_MAX;
 use presagio_sched::{PolicyKind, Settings};
-use rustix::fs::OFlags;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +30,12 @@ pub struct Config {
     pub connections_max: usize,
     /// Connections of one user at a time.
     pub connections_per_user_max: usize,
+    /// Files and directories that one user may have open or walked to, over all its connections.
+    pub files_per_user_max: usize,
+    /// Requests that one user may have under way.
+    pub requests_per_user_max: usize,
+    /// Bytes of payload that one user may have under way.
+    pub memory_per_user_max: usize,
     /// Fids that one connection may hold.
     pub fids_max: usize,
     /// Requests that one connection may have under way.
@@ -96,6 +101,9 @@ impl Config {
             msize: MSIZE_MAX,
             connections_max: 16384,
             connections_per_user_max: 16384,
+            files_per_user_max: usize::MAX,
+            requests_per_user_max: usize::MAX,
+            memory_per_user_max: usize::MAX,
             fids_max: 65536,
             requests_max: 256,
             bytes_max: 32 << 20,
@@ -106,10 +114,5 @@ impl Config {
             allow_root: false,
             tcp: TcpProof::default(),
         }
-    }
-
-    /// Flags that all files are opened with.
-    pub fn open_with(&self) -> OFlags {
-        OFlags::empty()
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! What changes something is answered on Unix sockets only, which the file system protects.
 
+use crate::accounts::Limited;
 use crate::metrics::prometheus;
 use crate::net::Address;
 use crate::node::Shared;
@@ -197,6 +198,18 @@ pub fn status(node: &Shared) -> Value {
         let value = json!({ "reads": reads, "read_bytes": read, "writes": writes, "written_bytes": written });
         (name, value)
     });
+    let foretold = node.data.engine().foretold();
+    let users = node.accounts.list().into_iter().map(|account| {
+        let limited =
+            Limited::ALL.map(|(what, name)| (name.to_owned(), account.limited(what).into()));
+        let value = json!({
+            "files": account.files(),
+            "requests": account.requests(),
+            "memory_bytes": account.bytes(),
+            "limited": limited.into_iter().collect::<serde_json::Map<_, _>>(),
+        });
+        (account.uid.to_string(), value)
+    });
     json!({
         "node": node.config.name,
         "export": node.config.export,
@@ -208,7 +221,14 @@ pub fn status(node: &Shared) -> Value {
         "in_flight": node.data.engine().in_flight(),
         "memory_bytes": node.data.buffers.in_use(),
         "recording": node.data.recording.path(),
+        "foresight": {
+            "announced": foretold.announced,
+            "came": foretold.came,
+            "waits": foretold.waits,
+            "in_vain": foretold.in_vain,
+        },
         "operations": operations.into_iter().collect::<serde_json::Map<_, _>>(),
+        "users": users.collect::<serde_json::Map<_, _>>(),
         "jobs": jobs.collect::<serde_json::Map<_, _>>(),
     })
 }

@@ -14,7 +14,7 @@ use crate::buffer::{Buffer, Buffers};
 use crate::error::{OrErrno, Result, errno};
 use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
-use crate::jobs::{Jobs, Pace};
+use crate::jobs::{Jobs, Pace, unharmed};
 use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
 use crate::record::{Answered, Recording};
 use crate::session::Session;
@@ -167,10 +167,20 @@ impl Data {
 
     /// Writes to the end of `file`, wherever that is when its turn comes: not through the scheduler, which sorts by
     /// place.
-    pub fn append(self: &Arc<Self>, to: ReplyTo, file: Arc<OpenFile>, payload: Payload) {
+    pub fn append(
+        self: &Arc<Self>,
+        to: ReplyTo,
+        session: Arc<Session>,
+        file: Arc<OpenFile>,
+        payload: Payload,
+    ) {
         let data = self.clone();
         let work = move || {
-            let out = match data.append_now(&file, payload.bytes()) {
+            let count = unharmed(|| {
+                let _inside = session.enter().ok_or(Errno::IO)?;
+                data.append_now(&file, payload.bytes())
+            });
+            let out = match count.unwrap_or(Err(Errno::IO)) {
                 Ok(count) => Out::written(to.tag, count as u32),
                 Err(error) => Out::failed(to.tag, error),
             };
@@ -259,7 +269,6 @@ impl Data {
             work,
             join,
         };
-        file.hold.file().first.get_or_init(|| self.engine().now());
         let at = self.pending(to.turner).insert(pending);
         let id = request_id(to.turner, at);
         let file = file.hold.file().id(piece.object);
@@ -365,27 +374,57 @@ impl Data {
         let (file, object) = parts[0].file();
         let mut room = room_of(parts);
         let wanted = lengths(&room);
-        match file.bytes.read_now(object, start, &mut room) {
-            Ok(now) => {
+        match unharmed(|| file.bytes.read_now(object, start, &mut room)) {
+            Some(Ok(now)) => {
                 drop(room);
                 share(parts, now.bytes);
                 now.end || now.bytes == wanted
             }
-            Err(_) => false,
+            _ => false,
         }
     }
 
     /// Does what is left of a batch, however long it takes.
     fn serve_patiently(&self, mut parts: Parts, op: Op) {
-        match self.power.act_on_data(&self.mover) {
-            Err(error) => parts.iter_mut().for_each(|part| part.failed = Some(error)),
-            Ok(()) if op == Op::Read => read_on(&mut parts),
-            Ok(()) => {
-                let bytes = parts.iter().map(|part| part.wanted() as u64).sum();
-                self.pace.measure(WRITING, bytes, || write_on(&mut parts));
-            }
+        match op {
+            Op::Read => self.move_unharmed(&mut parts, op),
+            Op::Write => self.write_entered(&mut parts),
         }
         self.finish(parts);
+    }
+
+    /// Writes what is still to be written: clients that were lost meanwhile may have written other bytes elsewhere.
+    fn write_entered(&self, parts: &mut [Taken]) {
+        let enter = |part: &Taken| part.pending.session.enter();
+        let inside: SmallVec<[_; 4]> = parts.iter().map(enter).collect();
+        if inside.iter().all(Option::is_some) {
+            return self.move_unharmed(parts, Op::Write);
+        }
+        for (part, inside) in parts.iter_mut().zip(&inside) {
+            match inside {
+                Some(_) => self.move_unharmed(std::slice::from_mut(part), Op::Write),
+                None => part.fail(Errno::IO),
+            }
+        }
+    }
+
+    fn move_unharmed(&self, parts: &mut [Taken], op: Op) {
+        let moved = unharmed(|| self.move_all(parts, op));
+        if let Err(error) = moved.unwrap_or(Err(Errno::IO)) {
+            parts.iter_mut().for_each(|part| part.fail(error));
+        }
+    }
+
+    fn move_all(&self, parts: &mut [Taken], op: Op) -> Result<()> {
+        self.power.act_on_data(&self.mover)?;
+        match op {
+            Op::Read => read_on(parts),
+            Op::Write => {
+                let bytes = parts.iter().map(|part| part.wanted() as u64).sum();
+                self.pace.measure(WRITING, bytes, || write_on(parts));
+            }
+        }
+        Ok(())
     }
 
     fn finish(&self, parts: Parts) {
@@ -486,6 +525,11 @@ impl Taken {
             .bytes
             .descriptor(self.pending.object)
             .is_some()
+    }
+
+    /// All of it fails, whatever was moved.
+    fn fail(&mut self, error: Errno) {
+        (self.done, self.failed) = (0, Some(error));
     }
 
     /// Where the next byte of it lies.
@@ -595,7 +639,7 @@ fn make_durable(part: &mut Taken) {
     if let Some(how) = file.durable
         && let Err(error) = file.bytes.sync(how)
     {
-        (part.done, part.failed) = (0, Some(errno(&error)));
+        part.fail(errno(&error));
     }
 }
 

@@ -4,16 +4,19 @@
 //! one queue; and where it is known that a file which loses its name is still in use.
 
 use crate::export::FileKey;
-use presagio_core::{FileId, Nanos};
+use presagio_core::FileId;
 use presagio_storage::Bytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// All open files of a node.
 #[derive(Debug, Default)]
 pub struct Files {
     table: Mutex<Table>,
+    /// A file is no longer about to lose its last name.
+    settled: Condvar,
     /// Who wants to know of files without a name that nobody has open any more.
     reaper: OnceLock<Reaper>,
 }
@@ -30,6 +33,8 @@ impl std::fmt::Debug for Reaper {
 #[derive(Debug, Default)]
 struct Table {
     by_key: HashMap<FileKey, Entry>,
+    /// Files that nobody had open, and that are about to lose their last name.
+    losing: HashSet<FileKey>,
 }
 
 #[derive(Debug)]
@@ -45,8 +50,8 @@ pub struct File {
     pub key: FileKey,
     /// Where it was when it was opened first, from the root of the machine: for people.
     pub path: Box<[u8]>,
-    /// When its first request came, by the scheduler's clock.
-    pub first: OnceLock<Nanos>,
+    /// How it lies on data servers, while it is open.
+    bytes: Mutex<Option<Weak<dyn Bytes>>>,
     /// Whether its last name is gone.
     nameless: AtomicBool,
 }
@@ -55,6 +60,18 @@ impl File {
     /// What the scheduler calls one of its objects.
     pub fn id(&self, object: u16) -> FileId {
         id_of(self.key, object)
+    }
+
+    /// Its bytes, as somebody has them open.
+    pub fn bytes(&self) -> Option<Arc<dyn Bytes>> {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Somebody has opened its bytes.
+    pub fn set_bytes(&self, bytes: &Arc<dyn Bytes>) {
+        let mut known = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(Arc::downgrade(bytes));
     }
 
     /// Whether its last name is gone, and it lives on only because it is open.
@@ -83,14 +100,19 @@ impl Files {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody opened the file of `key`.
+    /// Somebody opened the file of `key`. Waits for one that is about to lose its last name, so that whoever looks after
+    /// this whether it has a name is told the truth for as long as the file is open.
     pub fn opened(self: &Arc<Self>, key: FileKey, path: impl FnOnce() -> Vec<u8>) -> Hold {
-        let mut table = self.table();
+        let table = self.table();
+        let waited = self
+            .settled
+            .wait_while(table, |table| table.losing.contains(&key));
+        let mut table = waited.unwrap_or_else(PoisonError::into_inner);
         let entry = table.by_key.entry(key).or_insert_with(|| {
             let file = File {
                 key,
                 path: path().into(),
-                first: OnceLock::new(),
+                bytes: Mutex::default(),
                 nameless: AtomicBool::new(false),
             };
             Entry {
@@ -103,6 +125,21 @@ impl Files {
             file: entry.file.clone(),
             files: self.clone(),
         }
+    }
+
+    /// The file of `key` is about to lose its last name. `None` if it is open; else nobody opens it until what is returned
+    /// is dropped.
+    pub fn losing(&self, key: FileKey) -> Option<Losing<'_>> {
+        let mut table = self.table();
+        if table.by_key.contains_key(&key) {
+            return None;
+        }
+        // Two that take its last two names at once need no more than one mark.
+        let first = table.losing.insert(key);
+        Some(Losing {
+            files: self,
+            key: first.then_some(key),
+        })
     }
 
     /// The file of `key` lost its last name: is it open?
@@ -126,6 +163,60 @@ impl Files {
     /// How many files are open.
     pub fn len(&self) -> usize {
         self.table().by_key.len()
+    }
+}
+
+/// A file that nobody has open is about to lose its last name.
+pub struct Losing<'a> {
+    files: &'a Files,
+    key: Option<FileKey>,
+}
+
+impl Drop for Losing<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.files.table().losing.remove(&key);
+            self.files.settled.notify_all();
+        }
+    }
+}
+
+/// Names that are being taken from files. Which file a name stands for must not change between the moment when it is looked
+/// at and the moment when the name is gone: one file would be kept, and another lost.
+#[derive(Debug)]
+pub struct Moving {
+    names: [Mutex<()>; MOVING],
+}
+
+/// Names that have nothing to do with each other wait for each other as rarely as this allows.
+const MOVING: usize = 64;
+
+impl Default for Moving {
+    fn default() -> Moving {
+        Moving {
+            names: [const { Mutex::new(()) }; MOVING],
+        }
+    }
+}
+
+impl Moving {
+    /// Nobody else takes or moves these names until what is returned is dropped.
+    pub fn hold<const N: usize>(&self, names: [(FileKey, &[u8]); N]) -> Vec<MutexGuard<'_, ()>> {
+        let mut places = names.map(|name| {
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            hasher.finish() as usize % MOVING
+        });
+        // Always in this order, so that no two wait for each other.
+        places.sort_unstable();
+        let mut held = Vec::with_capacity(N);
+        for (at, place) in places.iter().enumerate() {
+            if at == 0 || places[at - 1] != *place {
+                let name = &self.names[*place];
+                held.push(name.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+        held
     }
 }
 
@@ -205,6 +296,26 @@ mod tests {
         assert_eq!(files.len(), 1);
         drop(second);
         assert_eq!(files.len(), 0);
+    }
+
+    #[test]
+    fn a_file_is_open_before_it_loses_its_name_or_after() {
+        let files = Arc::new(Files::default());
+        let losing = files.losing(key(7)).unwrap();
+        let (sent, opened) = std::sync::mpsc::channel();
+        let other = files.clone();
+        let opener = std::thread::spawn(move || {
+            let hold = other.opened(key(7), Vec::new);
+            sent.send(()).unwrap();
+            hold
+        });
+        let soon = std::time::Duration::from_millis(50);
+        assert!(opened.recv_timeout(soon).is_err(), "it waits");
+        drop(losing);
+        let hold = opener.join().unwrap();
+        assert!(files.losing(key(7)).is_none(), "it is open");
+        drop(hold);
+        assert!(files.losing(key(7)).is_some());
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Jobs {
         if state.threads == 0 {
             while let Some(job) = state.waiting.pop_front() {
                 drop(state);
-                job();
+                unharmed(job);
                 state = self.state();
             }
         }
@@ -95,7 +95,7 @@ impl Jobs {
         loop {
             if let Some(job) = state.waiting.pop_front() {
                 drop(state);
-                job();
+                unharmed(job);
                 state = self.state();
             } else if state.closed {
                 state.threads -= 1;
@@ -110,6 +110,16 @@ impl Jobs {
             }
         }
     }
+}
+
+/// Does something that may panic, and goes on; `None` if it did. (The panic's own message was printed where it arose.)
+///
+/// A panic is a fault of ours, in one operation: who asked for it is told EIO, and nobody else notices. What others
+/// share is locked, and whole between any two steps.
+pub fn unharmed<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    done.map_err(|_| tracing::error!("an operation panicked: this is a bug of the node"))
+        .ok()
 }
 
 /// How long each kind of operation took lately.
@@ -185,6 +195,17 @@ mod tests {
         let (send, last) = mpsc::channel();
         jobs.run(move || send.send(()).unwrap());
         last.recv().unwrap();
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_with_it() {
+        let jobs = Jobs::new(1);
+        let (send, done) = mpsc::channel();
+        jobs.run(|| panic!("as the test wants it"));
+        jobs.run(move || send.send(()).unwrap());
+        let patience = std::time::Duration::from_secs(60);
+        done.recv_timeout(patience).expect("the thread goes on");
+        jobs.close();
     }
 
     #[test]

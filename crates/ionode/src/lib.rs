@@ -17,8 +17,10 @@
 
 #![deny(unsafe_code)]
 
+mod accounts;
 mod auth;
 mod buffer;
+mod clock;
 mod config;
 mod control;
 mod data;

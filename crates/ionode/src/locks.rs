@@ -5,14 +5,17 @@
 //!
 //! A lock belongs to a process of a client, and ends with the fid that it was taken through. When a client's connection is
 //! lost, its locks stay for a while: it may come back and claim them. When the node was ended while locks were held, the
-//! next one gives no new locks for a while, only old ones to those who claim them.
+//! next one gives no new locks until those who held them are back and have claimed theirs, or for a while if they do
+//! not come. Who held locks is kept in the node's own directory, a few seconds late where locks were given back.
 
 use crate::export::FileKey;
+use crate::once::Instance;
 use crate::own::OwnDirectory;
 use crate::sys::{FileLock, set_lock};
 use presagio_ninep::{LockStatus, LockType};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +23,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The client: its instance, or a number of its connection.
-    pub client: [u8; 16],
+    pub client: Instance,
     /// What the client calls itself.
     pub name: Vec<u8>,
     /// The process there.
@@ -70,8 +73,14 @@ pub struct Wanted {
 /// All locks of a node.
 pub struct Locks {
     files: Mutex<HashMap<FileKey, Locked>>,
-    /// No new locks before that.
-    grace_until: Option<Instant>,
+    /// Whether there are no new locks yet.
+    waits: AtomicBool,
+    /// For no longer than that.
+    waits_until: Instant,
+    /// For these clients, who held locks of the node before.
+    awaited: Mutex<HashSet<Instance>>,
+    /// The clients that the next node is told of.
+    noted: Mutex<HashSet<Instance>>,
     /// How long the locks of a lost client are kept.
     kept_for: Duration,
 }
@@ -85,24 +94,47 @@ struct Locked {
 }
 
 impl Locks {
-    /// Keeps locks of lost clients for `kept_for`; gives only old ones for as long, if `grace`.
-    pub fn new(grace: bool, kept_for: Duration) -> Locks {
+    /// Keeps locks of lost clients for `kept_for`; waits for those who held locks of the node before for as long.
+    pub fn new(before: impl IntoIterator<Item = Instance>, kept_for: Duration) -> Locks {
+        let before: HashSet<Instance> = before.into_iter().collect();
         Locks {
             files: Mutex::default(),
-            grace_until: grace.then(|| Instant::now() + kept_for),
+            waits: AtomicBool::new(!before.is_empty()),
+            waits_until: Instant::now() + kept_for,
+            awaited: Mutex::new(before.clone()),
+            noted: Mutex::new(before),
             kept_for,
         }
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<FileKey, Locked>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 
-    /// How long only old locks are given.
+    /// How long only old locks are given, at most.
     pub fn grace_left(&self) -> Duration {
-        let now = Instant::now();
-        self.grace_until
-            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+        if !self.waits.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        let left = self.waits_until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.waits.store(false, Ordering::Relaxed);
+        }
+        left
+    }
+
+    /// Whether it matters who is back: cheap enough to ask for each request.
+    pub fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// A client has claimed all that it held.
+    pub fn is_back(&self, client: Instance) {
+        let mut awaited = lock(&self.awaited);
+        awaited.remove(&client);
+        if awaited.is_empty() {
+            self.waits.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Takes or gives back a lock of the file of `key`; `open` opens it once more, if need be.
@@ -114,14 +146,16 @@ impl Locks {
         open: impl FnOnce() -> std::io::Result<OwnedFd>,
     ) -> LockStatus {
         let mut files = self.files();
-        let was_empty = files.is_empty();
         let file = files.entry(key).or_default();
         file.forget_orphans();
         let status = self.set_in(file, wanted, open);
         if file.locks.is_empty() {
             files.remove(&key);
         }
-        note(own, was_empty, files.is_empty());
+        drop(files);
+        if status == LockStatus::Success && wanted.kind != LockType::Unlock {
+            self.note_holder(wanted.owner.client, own);
+        }
         status
     }
 
@@ -144,15 +178,16 @@ impl Locks {
                 false => LockStatus::Blocked,
             };
         }
-        if file.below.is_none() {
-            file.below = open().ok();
-        }
-        match file.lock_below(wanted) {
-            Some(false) if wanted.reclaim => LockStatus::Error,
-            Some(false) => LockStatus::Blocked,
-            _ => {
+        match file.lock_below(wanted, open) {
+            Ok(true) => {
                 file.insert(wanted);
                 LockStatus::Success
+            }
+            Ok(false) if wanted.reclaim => LockStatus::Error,
+            Ok(false) => LockStatus::Blocked,
+            Err(error) => {
+                tracing::warn!("a lock is refused, since the file system says: {error}");
+                LockStatus::Error
             }
         }
     }
@@ -166,10 +201,8 @@ impl Locks {
     }
 
     /// An open file was closed: locks that were taken through it are given back.
-    pub fn closed(&self, key: FileKey, through: u64, own: Option<&OwnDirectory>) {
-        self.change(key, own, |file| {
-            file.drop_if(|lock| lock.through == through)
-        });
+    pub fn closed(&self, key: FileKey, through: u64) {
+        self.change(key, |file| file.drop_if(|lock| lock.through == through));
     }
 
     /// The connection that had an open file is lost: its locks wait for it to come back.
@@ -184,21 +217,40 @@ impl Locks {
         }
     }
 
-    /// Gives back what nobody came back for.
+    /// Gives back what nobody came back for, and forgets who holds nothing any more.
     pub fn tidy(&self, own: Option<&OwnDirectory>) {
         let keys: Vec<FileKey> = self.files().keys().copied().collect();
         for key in keys {
-            self.change(key, own, Locked::forget_orphans);
+            self.change(key, Locked::forget_orphans);
         }
-        if self.grace_left().is_zero()
-            && self.files().is_empty()
-            && own.is_some_and(OwnDirectory::had_locks)
-        {
-            note(own, false, true);
+        let mut noted = lock(&self.noted);
+        let mut holders = self.holders();
+        if !self.grace_left().is_zero() {
+            holders.extend(lock(&self.awaited).iter());
+        }
+        if *noted != holders {
+            *noted = holders;
+            note(own, &noted);
         }
     }
 
-    fn change(&self, key: FileKey, own: Option<&OwnDirectory>, change: impl FnOnce(&mut Locked)) {
+    /// Clients that hold locks, or may claim them.
+    fn holders(&self) -> HashSet<Instance> {
+        let files = self.files();
+        let all = files.values().flat_map(|file| &file.locks);
+        let clients = all.map(|lock| lock.owner.client);
+        clients.filter(may_come_back).collect()
+    }
+
+    /// Before it is answered: a client that has a lock is known to the next node.
+    fn note_holder(&self, client: Instance, own: Option<&OwnDirectory>) {
+        let mut noted = lock(&self.noted);
+        if may_come_back(&client) && noted.insert(client) {
+            note(own, &noted);
+        }
+    }
+
+    fn change(&self, key: FileKey, change: impl FnOnce(&mut Locked)) {
         let mut files = self.files();
         let Some(file) = files.get_mut(&key) else {
             return;
@@ -206,7 +258,6 @@ impl Locks {
         change(file);
         if file.locks.is_empty() {
             files.remove(&key);
-            note(own, false, files.is_empty());
         }
     }
 
@@ -216,14 +267,22 @@ impl Locks {
     }
 }
 
-/// Remembers, for the next node, whether locks are held. If that fails, the next node gives no time to claim them.
-fn note(own: Option<&OwnDirectory>, was_empty: bool, is_empty: bool) {
+/// Remembers, for the next node, who holds locks. If that fails, the next node gives no time to claim them.
+fn note(own: Option<&OwnDirectory>, holders: &HashSet<Instance>) {
     if let Some(own) = own
-        && was_empty != is_empty
-        && let Err(error) = own.note_locks(!is_empty)
+        && let Err(error) = own.note_holders(holders.iter())
     {
         tracing::warn!("cannot remember that locks are held: {error}");
     }
+}
+
+/// Whether a client has said who it is, and not only has a number of this node's.
+fn may_come_back(client: &Instance) -> bool {
+    client[..8] != [0; 8]
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Locked {
@@ -252,13 +311,26 @@ impl Locked {
         })
     }
 
-    /// `None` if there is nothing below to ask.
-    fn lock_below(&self, wanted: &Wanted) -> Option<bool> {
+    /// Locks in the file system; false if somebody else's lock is in the way. A file system without locks has none that
+    /// could be: whatever else it says is no lock.
+    fn lock_below(
+        &mut self,
+        wanted: &Wanted,
+        open: impl FnOnce() -> std::io::Result<OwnedFd>,
+    ) -> std::io::Result<bool> {
         let kind = match wanted.kind {
             LockType::Write => FileLock::Exclusive,
             _ => FileLock::Shared,
         };
-        set_lock(self.below.as_ref()?.as_fd(), kind, wanted.start, wanted.end).ok()
+        let below = match self.below.take() {
+            Some(below) => below,
+            None => open()?,
+        };
+        let below = self.below.insert(below);
+        match set_lock(below.as_fd(), kind, wanted.start, wanted.end) {
+            Err(error) if has_no_locks(&error) => Ok(true),
+            other => other,
+        }
     }
 
     /// Unlocks, in the file system, what of `start..end` no lock of the table covers.
@@ -324,6 +396,11 @@ impl Locked {
     }
 }
 
+/// Whether a file system knows no locks, as opposed to one that fails to lock.
+fn has_no_locks(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,9 +431,7 @@ mod tests {
     }
 
     fn set(locks: &Locks, wanted: &Wanted) -> LockStatus {
-        locks.set(KEY, wanted, None, || {
-            Err(std::io::ErrorKind::Unsupported.into())
-        })
+        locks.set(KEY, wanted, None, || Ok(tempfile::tempfile()?.into()))
     }
 
     /// What each byte is locked as, by whom.
@@ -390,7 +465,7 @@ mod tests {
         ) {
             let file = tempfile::NamedTempFile::new().unwrap();
             let open = || Ok(file.reopen()?.into());
-            let (locks, mut model) = (Locks::new(false, Duration::from_secs(60)), Model::default());
+            let (locks, mut model) = (Locks::new([], Duration::from_secs(60)), Model::default());
             for (process, kind, start, len) in steps {
                 let kind = [LockType::Read, LockType::Write, LockType::Unlock][usize::from(kind)];
                 let wanted = wanted(process, kind, start, start + len);
@@ -415,7 +490,7 @@ mod tests {
 
     #[test]
     fn locks_end_with_the_file_they_were_taken_through() {
-        let locks = Locks::new(false, Duration::from_secs(60));
+        let locks = Locks::new([], Duration::from_secs(60));
         assert_eq!(
             set(&locks, &wanted(1, LockType::Write, 0, u64::MAX)),
             LockStatus::Success
@@ -431,7 +506,7 @@ mod tests {
                 .owner,
             owner(1)
         );
-        locks.closed(KEY, 1, None);
+        locks.closed(KEY, 1);
         assert_eq!(
             set(&locks, &wanted(2, LockType::Read, 7, 8)),
             LockStatus::Success
@@ -441,7 +516,7 @@ mod tests {
 
     #[test]
     fn the_locks_of_a_lost_client_wait_for_it_and_not_for_ever() {
-        let locks = Locks::new(false, Duration::from_secs(60));
+        let locks = Locks::new([], Duration::from_secs(60));
         set(&locks, &wanted(1, LockType::Write, 0, 10));
         locks.lost(KEY, 1);
         assert_eq!(
@@ -455,7 +530,7 @@ mod tests {
         };
         assert_eq!(set(&locks, &again), LockStatus::Success);
         assert_eq!(locks.files()[&KEY].locks[0].orphaned_until, None);
-        let short = Locks::new(false, Duration::ZERO);
+        let short = Locks::new([], Duration::ZERO);
         set(&short, &wanted(1, LockType::Write, 0, 10));
         short.lost(KEY, 1);
         assert_eq!(
@@ -465,17 +540,88 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_old_locks_come_first() {
-        let locks = Locks::new(true, Duration::from_secs(60));
-        assert_eq!(
-            set(&locks, &wanted(1, LockType::Write, 0, 10)),
-            LockStatus::Grace
-        );
+    fn after_a_restart_old_locks_come_first_until_all_are_back() {
+        let locks = Locks::new([[7; 16], [8; 16]], Duration::from_secs(60));
+        let new = wanted(1, LockType::Write, 0, 10);
+        assert_eq!(set(&locks, &new), LockStatus::Grace);
         let claimed = |process| Wanted {
             reclaim: true,
             ..wanted(process, LockType::Write, 0, 10)
         };
         assert_eq!(set(&locks, &claimed(1)), LockStatus::Success);
         assert_eq!(set(&locks, &claimed(2)), LockStatus::Error);
+        let other = wanted(3, LockType::Write, 20, 30);
+        locks.is_back([7; 16]);
+        assert_eq!(set(&locks, &other), LockStatus::Grace);
+        locks.is_back([8; 16]);
+        assert!(!locks.waits() && locks.grace_left().is_zero());
+        assert_eq!(set(&locks, &other), LockStatus::Success);
+    }
+
+    #[test]
+    fn who_does_not_come_back_is_not_waited_for_for_ever() {
+        let locks = Locks::new([[7; 16]], Duration::ZERO);
+        let new = wanted(1, LockType::Write, 0, 10);
+        assert_eq!(set(&locks, &new), LockStatus::Success);
+    }
+
+    #[test]
+    fn the_next_node_is_told_who_holds_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(dir.path()).unwrap();
+        let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
+        let locks = Locks::new([], Duration::from_secs(60));
+        let of = |client: u8, process| Wanted {
+            owner: Owner {
+                client: [client; 16],
+                ..owner(process)
+            },
+            ..wanted(process, LockType::Read, 0, 10)
+        };
+        let open = || Ok(tempfile::tempfile()?.into());
+        assert_eq!(own.holders(), None);
+        // One of them never said who it is: it cannot come back.
+        for (client, process) in [(0, 1), (7, 2), (8, 3)] {
+            locks.set(KEY, &of(client, process), Some(&own), open);
+        }
+        let told = |own: &OwnDirectory| {
+            let mut all = own.holders().unwrap_or_default();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(told(&own), [[7; 16], [8; 16]]);
+        locks.closed(KEY, 2);
+        locks.tidy(Some(&own));
+        assert_eq!(told(&own), [[8; 16]]);
+        locks.closed(KEY, 3);
+        locks.tidy(Some(&own));
+        assert_eq!(own.holders(), None);
+    }
+
+    #[test]
+    fn a_lock_that_the_file_system_fails_to_give_is_not_given() {
+        let locks = Locks::new([], Duration::from_secs(60));
+        let wanted = wanted(1, LockType::Write, 0, 10);
+        for raw in [libc::EIO, libc::ENOLCK, libc::EMFILE] {
+            let failing = || Err(std::io::Error::from_raw_os_error(raw));
+            assert_eq!(locks.set(KEY, &wanted, None, failing), LockStatus::Error);
+        }
+        // To write-lock what can only be read fails: EBADF.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read_only = || Ok(std::fs::File::open(file.path())?.into());
+        assert_eq!(locks.set(KEY, &wanted, None, read_only), LockStatus::Error);
+        assert_eq!(locks.len(), 0);
+        assert_eq!(set(&locks, &wanted), LockStatus::Success);
+    }
+
+    #[test]
+    fn only_a_file_system_without_locks_has_none_in_the_way() {
+        let says = |raw| has_no_locks(&std::io::Error::from_raw_os_error(raw));
+        assert!(says(libc::EOPNOTSUPP) && says(libc::ENOSYS));
+        assert!(
+            ![libc::EIO, libc::ENOLCK, libc::EBADF, libc::EINVAL]
+                .map(says)
+                .contains(&true)
+        );
     }
 }

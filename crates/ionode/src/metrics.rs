@@ -1,5 +1,6 @@
 //! What a node counts, and how Prometheus reads it.
 
+use crate::accounts::{Account, Limited};
 use crate::node::Shared;
 use presagio_core::{Histogram, Op};
 use presagio_ninep::Kind;
@@ -163,11 +164,71 @@ pub fn prometheus(node: &Shared) -> String {
             page.line("job_bytes_total", &labels, job.of(op).1 as f64);
         }
     }
+    users(node, &mut page);
     scheduler(node, &mut page);
     page.0
 }
 
+fn users(node: &Shared, page: &mut Page) {
+    let all = node.accounts.list();
+    type Figure = fn(&Account) -> usize;
+    let gauges: [(&str, &str, Figure); 3] = [
+        ("user_files", "Files that a user has", Account::files),
+        (
+            "user_requests",
+            "Requests of a user under way",
+            Account::requests,
+        ),
+        (
+            "user_memory_bytes",
+            "Payload of a user under way",
+            Account::bytes,
+        ),
+    ];
+    for (name, help, figure) in gauges {
+        page.head(name, help, "gauge");
+        for account in &all {
+            let labels = format!("uid=\"{}\"", account.uid);
+            page.line(name, &labels, figure(account) as f64);
+        }
+    }
+    let name = "user_limited_total";
+    page.head(name, "How often a user had reached a limit", "counter");
+    for account in &all {
+        for (what, limit) in Limited::ALL {
+            let labels = format!("uid=\"{}\",limit=\"{limit}\"", account.uid);
+            page.line(name, &labels, account.limited(what) as f64);
+        }
+    }
+}
+
 fn scheduler(node: &Shared, page: &mut Page) {
+    let foretold = node.data.engine().foretold();
+    for (name, help, count) in [
+        (
+            "foreseen_total",
+            "Requests that clients announced",
+            foretold.announced,
+        ),
+        (
+            "foreseen_came_total",
+            "Announced requests that came",
+            foretold.came,
+        ),
+        (
+            "foresight_waits_total",
+            "Batches that were held back for announced requests",
+            foretold.waits,
+        ),
+        (
+            "foresight_waits_in_vain_total",
+            "Those whose requests did not all come in time",
+            foretold.in_vain,
+        ),
+    ] {
+        page.head(name, help, "counter");
+        page.line(name, "", count as f64);
+    }
     let statistics = node.data.engine().statistics();
     let figures = Op::ALL.map(|op| (op, statistics.view(|cell| cell.op == op)));
     page.head(

@@ -1,15 +1,17 @@
 //! The node: all its parts, from start to end.
 
+use crate::accounts::{Accounts, Limits};
 use crate::auth::munge::Munge;
 use crate::auth::shares::{Share, Shares};
 use crate::auth::{Door, DoorError};
 use crate::buffer::Buffers;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::Window;
 use crate::data::{Data, Dispatcher};
-use crate::error::{OrErrno, Result};
+use crate::error::Result;
 use crate::export::{Export, FileKey, Place};
-use crate::files::{Files, OpenFile, Reaper};
+use crate::files::{Files, Moving, OpenFile, Reaper};
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::locks::Locks;
@@ -20,7 +22,7 @@ use crate::own::OwnDirectory;
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
 use crate::seal::{self, Seal};
-use crate::session::{AllFids, Held, Open};
+use crate::session::{AllFids, Fences, Held, Open};
 use crate::users::Users;
 use presagio_engine::{Engine, EngineConfig};
 use presagio_ninep::Name;
@@ -46,6 +48,7 @@ pub struct Shared {
     pub config: Config,
     pub export: Export,
     pub files: Arc<Files>,
+    moving: Moving,
     pub fids: Arc<AllFids>,
     pub data: Arc<Data>,
     pub jobs: Arc<Jobs>,
@@ -56,20 +59,33 @@ pub struct Shared {
     /// What checks the credentials of those who come over TCP.
     pub munge: Option<Arc<Munge>>,
     shares: Arc<Shares>,
+    /// What each user has.
+    pub accounts: Arc<Accounts>,
     /// What the node must not forget; `None` where nothing can be kept.
     pub own: Option<OwnDirectory>,
     pub seal: Seal,
     pub once: OnceTable,
     pub locks: Locks,
+    /// What was asked for on connections that were lost is not done.
+    pub fences: Fences,
+    pub clock: Clock,
     pub metrics: Metrics,
     /// How requests are scheduled now.
     settings: Mutex<Settings>,
     /// Changes when the node starts anew.
     pub epoch: u64,
     itself: Arc<Identity>,
+    /// Files that lost their last name before those who had them open could come back.
+    claimable: Mutex<Vec<FileKey>>,
+    /// Until when they may: `None` if the node before had no clients.
+    claims_until: Option<Instant>,
+    /// Whether the next node is told that there are clients.
+    told_of_clients: Mutex<bool>,
     /// Files without a name whose clients were lost and may come back.
     lingering: Mutex<Vec<(Instant, Arc<OpenFile>)>>,
     connections: AtomicUsize,
+    /// Whether what was left of lost clients was looked for.
+    swept: AtomicBool,
     numbers: AtomicU64,
 }
 
@@ -141,8 +157,7 @@ impl Shared {
     /// A fid is let go: with it go the locks that were taken through it.
     pub fn closed(&self, held: &Held) {
         if let Open::File(file) = &held.open {
-            self.locks
-                .closed(held.place.key(), file.number, self.own.as_ref());
+            self.locks.closed(held.place.key(), file.number);
         }
     }
 
@@ -157,6 +172,42 @@ impl Shared {
         }
     }
 
+    /// Whether clients of the node before may still come back: then anything may be open.
+    fn is_claimable(&self) -> bool {
+        self.claims_until
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    fn claimable(&self) -> MutexGuard<'_, Vec<FileKey>> {
+        self.claimable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client that may come back is here: the next node has to know that. Cheap when it does.
+    pub fn note_client(&self) {
+        let told = self.told_of_clients.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = &self.own
+            && !*told
+        {
+            *told = own.note_clients(true).is_ok();
+        }
+    }
+
+    /// Nobody may come back any more, if nobody is here.
+    fn note_no_clients(&self) {
+        let told = self.told_of_clients.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = &self.own
+            && self.fences.is_empty()
+            && self.lingering().is_empty()
+            && (*told || own.had_clients())
+        {
+            *told = own.note_clients(false).is_err();
+        }
+    }
+
     fn lingering(&self) -> MutexGuard<'_, Vec<(Instant, Arc<OpenFile>)>> {
         self.lingering
             .lock()
@@ -168,6 +219,10 @@ impl Shared {
         let Some(own) = &self.own else {
             return;
         };
+        // Others may have had it open as well, at the node before.
+        if self.is_claimable() {
+            return self.claimable().push(key);
+        }
         let reaped = self.act_as_node().map_err(io::Error::from).and_then(|()| {
             let kept = own.kept(key)?;
             if self.files.find(key).is_some() {
@@ -201,7 +256,22 @@ impl Shared {
         if age < self.config.grace {
             return;
         }
-        let kept = self.own.as_ref().and_then(|own| own.leftovers().ok());
+        for key in std::mem::take(&mut *self.claimable()) {
+            if self.files.find(key).is_none() {
+                self.reap(key);
+            }
+        }
+        self.note_no_clients();
+        // Not before: who comes back in time shows that it is there, also after a clock was set.
+        if let Some(own) = &self.own
+            && !self.swept.swap(true, Ordering::Relaxed)
+        {
+            let _ = self.once.sweep(own, &self.clock);
+        }
+        let kept = self
+            .own
+            .as_ref()
+            .and_then(|own| own.leftovers(&self.clock).ok());
         for key in kept.into_iter().flatten() {
             if self.files.find(key).is_none() {
                 self.reap(key);
@@ -227,6 +297,7 @@ impl Shared {
         name: Name<'_>,
         is_dir: bool,
     ) -> Result<()> {
+        let _alone = self.moving.hold([(dir.key(), name.bytes())]);
         let last = self.last_name(dir, name, is_dir);
         self.losing(user, last, || self.export.unlink(dir, name, is_dir))
     }
@@ -238,6 +309,8 @@ impl Shared {
         old: (&Place, Name<'_>),
         new: (&Place, Name<'_>),
     ) -> Result<()> {
+        let names = [old, new].map(|(dir, name)| (dir.key(), name.bytes()));
+        let _alone = self.moving.hold(names);
         let source = self.export.find(old.0, old.1)?;
         let last = self.last_name(new.0, new.1, false);
         // Two names of one file: nothing is renamed, and nothing lost.
@@ -252,7 +325,10 @@ impl Shared {
         let place = (!is_dir).then(|| self.export.find(dir, name).ok())??;
         let stat = place.stat().ok()?;
         let is_file = place.kind() == rustix::fs::FileType::RegularFile;
-        (is_file && stat.stx_nlink == 1).then_some(place)
+        // A node that was killed may have left it a name of ours beside its own.
+        let ours = || self.own.as_ref().is_some_and(|own| own.keeps(place.key()));
+        let is_last = stat.stx_nlink == 1 || stat.stx_nlink == 2 && ours();
+        (is_file && is_last).then_some(place)
     }
 
     /// Does what takes a file's last name from it. One that is open gets a name in the node's own directory first, so
@@ -266,9 +342,12 @@ impl Shared {
         let Some(file) = file else {
             return lose();
         };
-        let open = self.files.find(file.key()).is_some();
+        let claimable = self.is_claimable();
+        let unopened = self.files.losing(file.key());
         let mut kept = false;
-        if open && let Some(own) = &self.own {
+        if (claimable || unopened.is_none())
+            && let Some(own) = &self.own
+        {
             self.act_as_node()?;
             kept = own.keep(file.fd(), file.key()).is_ok();
             self.power.act_as(user)?;
@@ -277,13 +356,21 @@ impl Shared {
         if lost.is_ok() && self.files.lost_name(file.key()) {
             return Ok(());
         }
+        if lost.is_ok() && claimable && kept {
+            self.claimable().push(file.key());
+            return Ok(());
+        }
         self.act_as_node()?;
         if kept && let Some(own) = &self.own {
             let _ = own.let_go(file.key());
         }
-        // It may have got another name meanwhile.
-        if lost.is_ok() && file.stat()?.stx_nlink == 0 {
-            self.export.storage().removed(file.fd()).or_errno()?;
+        // It may have got another name meanwhile. GlusterFS shows nothing (ESTALE) of what has none left.
+        let gone = || file.stat().map_or(true, |stat| stat.stx_nlink == 0);
+        if lost.is_ok() && gone() {
+            // The name is gone whatever comes of it, and so it is answered: what stays is waste.
+            if let Err(error) = self.export.storage().removed(file.fd()) {
+                tracing::warn!(%error, "the bytes of a file that was removed stay");
+            }
         }
         lost
     }
@@ -506,6 +593,9 @@ impl Drop for Node {
             let _ = thread.join();
         }
         self.windows.clear();
+        if self.shared.act_as_node().is_ok() {
+            self.shared.locks.tidy(self.shared.own.as_ref());
+        }
         self.shared.data.engine().shutdown();
         self.shared.data.close();
         self.shared.jobs.close();
@@ -528,6 +618,11 @@ impl Shared {
             error,
         })?;
         let grace = config.grace;
+        let limits = Limits {
+            files: config.files_per_user_max,
+            requests: config.requests_per_user_max,
+            bytes: config.memory_per_user_max,
+        };
         let (jobs, pace) = (Jobs::new(config.threads_max), Arc::<Pace>::default());
         let buffers = Buffers::new(KEPT_MAX.min(config.memory_max), config.memory_max);
         let (power, nobody) = (Power::of_this_process(), Arc::new(Identity::nobody()));
@@ -563,15 +658,14 @@ impl Shared {
         let secret = own
             .as_ref()
             .map_or_else(seal::random, |own| Ok(*own.secret()))?;
-        if let Some(own) = &own {
-            let _ = OnceTable::sweep(own);
-        }
-        let had_locks = own.as_ref().is_some_and(OwnDirectory::had_locks);
+        let had_clients = own.as_ref().is_some_and(OwnDirectory::had_clients);
+        let holders = own.as_ref().and_then(OwnDirectory::holders);
         data.set_engine(Engine::start(engine, Arc::new(Dispatcher(mail)))?);
         Ok(Shared {
             config,
             export,
             files: Arc::default(),
+            moving: Moving::default(),
             fids: AllFids::of_this_process(),
             data: Arc::new(data),
             jobs,
@@ -581,16 +675,23 @@ impl Shared {
             users: Users::default(),
             munge,
             shares: Arc::default(),
+            accounts: Accounts::new(limits),
             seal: Seal::new(&secret),
             own,
             once: OnceTable::default(),
-            locks: Locks::new(had_locks, grace),
+            locks: Locks::new(holders.into_iter().flatten(), grace),
+            fences: Fences::default(),
+            clock: Clock::default(),
             metrics: Metrics::default(),
             settings: Mutex::new(settings),
             epoch: u64::from_le_bytes(seal::random()?),
             itself,
+            claimable: Mutex::default(),
+            claims_until: had_clients.then(|| Instant::now() + grace),
+            told_of_clients: Mutex::new(false),
             lingering: Mutex::default(),
             connections: AtomicUsize::new(0),
+            swept: AtomicBool::new(false),
             numbers: AtomicU64::new(1),
         })
     }

@@ -16,14 +16,15 @@
 //! certainly the machine: after a restart of that (`boot` differs), and where a slot says that a request was begun,
 //! nobody can tell, and the client is told that.
 
+use crate::clock::Clock;
 use crate::own::OwnDirectory;
 use presagio_ninep::Errno;
 use rustix::fs::{AtFlags, Mode, OFlags};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Numbered requests that a client may have unsettled.
 pub const UNSETTLED_MAX: u64 = 256;
@@ -88,17 +89,18 @@ impl OnceTable {
     }
 
     /// Removes the files of instances that were not heard of for a day.
-    pub fn sweep(own: &OwnDirectory) -> io::Result<()> {
+    pub fn sweep(&self, own: &OwnDirectory, clock: &Clock) -> io::Result<()> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let here: HashSet<String> = all.values().map(|once| once.name.clone()).collect();
+        drop(all);
         for entry in rustix::fs::Dir::read_from(own.once())? {
             let entry = entry?;
             let name = entry.file_name();
             let stat = rustix::fs::statat(own.once(), name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime as u64);
-            let age = SystemTime::now()
-                .duration_since(changed)
-                .unwrap_or_default();
-            let is_dot = matches!(name.to_bytes(), b"." | b"..");
-            if !is_dot && age > FORGOTTEN_AFTER {
+            let is_old = clock.age(stat.st_mtime) > FORGOTTEN_AFTER;
+            let is_kept = matches!(name.to_bytes(), b"." | b"..")
+                || name.to_str().is_ok_and(|name| here.contains(name));
+            if is_old && !is_kept {
                 rustix::fs::unlinkat(own.once(), name, AtFlags::empty())?;
             }
         }
@@ -293,6 +295,12 @@ impl Once {
         // If that fails, the client still gets its reply, and gets it again from this process; the next cannot tell.
         let _ = self.write(sequence, DONE, &kept);
         self.state().replies.insert(sequence, Step::Done(kept));
+        self.ended.notify_all();
+    }
+
+    /// Nobody will ever say what became of request `sequence`, which had begun.
+    pub fn abandon(&self, sequence: u64) {
+        self.state().replies.insert(sequence, Step::Unknown);
         self.ended.notify_all();
     }
 
@@ -496,6 +504,36 @@ mod tests {
         rustix::io::pwrite(once.file.get().unwrap().as_ref().unwrap(), b"x", at).unwrap();
         let (next, _) = OnceTable::default().find([1; 16], Some(&own)).unwrap();
         assert_eq!(next.begin(3, 2, Some(&own)), Err(Errno::IO));
+    }
+
+    #[test]
+    fn who_is_here_is_not_forgotten_whatever_the_clock_says() {
+        let (_dir, own) = own();
+        let table = OnceTable::default();
+        let (here, _) = table.find([1; 16], Some(&own)).unwrap();
+        let (gone, _) = OnceTable::default().find([2; 16], Some(&own)).unwrap();
+        for once in [&here, &gone] {
+            once.begin(1, 0, Some(&own)).unwrap();
+            once.done(1, kept(b"r"));
+        }
+        let now = Clock::default();
+        table.sweep(&own, &now).unwrap();
+        let is_there = |once: &Once| {
+            rustix::fs::statat(own.once(), &once.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        };
+        assert!(is_there(&here) && is_there(&gone));
+        let day = Duration::from_secs(24 * 3600);
+        let later = Clock::set_to(now.now() + 2 * day);
+        table.sweep(&own, &later).unwrap();
+        assert!(is_there(&here) && !is_there(&gone));
+    }
+
+    #[test]
+    fn of_a_request_that_never_ends_nobody_can_tell() {
+        let (once, _) = OnceTable::default().find([1; 16], None).unwrap();
+        assert_eq!(once.begin(1, 0, None), Ok(Begin::First));
+        once.abandon(1);
+        assert_eq!(once.begin(1, 0, None), Err(Errno::IO));
     }
 
     #[test]

@@ -5,20 +5,24 @@
 //!   secret                32 random bytes: signs what clients are given to come back with
 //!   once/HEX              the replies to an instance's numbered requests (crate::once)
 //!   unlinked/DEVICE-INODE files that lost their last name while they were open
-//!   locks.NODE            there if locks were held when that node was last heard of
+//!   clients.NODE          there if clients that may come back were there when that node was last heard of
+//!   locks.NODE            there if locks were held when that node was last heard of: the instances that did, 16 bytes each
 //! ```
 //!
 //! It lies in the export so that another node of the same export finds it too. An export that cannot be written to has
 //! none: then nothing is remembered beyond the node's life, and clients are told so.
 
+use crate::clock::Clock;
 use crate::export::{FileKey, OWN};
+use crate::once::Instance;
 use rustix::fs::{AtFlags, Mode, OFlags};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 const SECRET: &str = "secret";
 const LOCKS: &str = "locks";
+const CLIENTS: &str = "clients";
 
 /// A file that nobody has cut, linked or renamed for so long, and that no node here has open, is let go.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -33,8 +37,9 @@ pub struct OwnDirectory {
     once: OwnedFd,
     unlinked: OwnedFd,
     secret: [u8; SECRET_LEN],
-    /// The name of our marker.
+    /// The names of our markers.
     locks: String,
+    clients: String,
 }
 
 impl OwnDirectory {
@@ -52,6 +57,7 @@ impl OwnDirectory {
             unlinked,
             secret,
             locks: format!("{LOCKS}.{}", node.replace('/', "-")),
+            clients: format!("{CLIENTS}.{}", node.replace('/', "-")),
         })
     }
 
@@ -105,20 +111,12 @@ impl OwnDirectory {
     }
 
     /// Files that got their name here long ago: whoever kept them, it or another node of the export, was killed.
-    pub fn leftovers(&self) -> io::Result<Vec<FileKey>> {
-        let now = std::time::SystemTime::now();
+    pub fn leftovers(&self, clock: &Clock) -> io::Result<Vec<FileKey>> {
         let all = self.all_kept()?.into_iter();
         let is_old = |key: &FileKey| {
-            let stat = rustix::fs::statat(
-                &self.unlinked,
-                unlinked_name(*key),
-                AtFlags::SYMLINK_NOFOLLOW,
-            );
-            let changed = stat.map_or(i64::MAX, |stat| stat.st_ctime);
-            let changed = Duration::from_secs(u64::try_from(changed).unwrap_or(0));
-            let changed = std::time::SystemTime::UNIX_EPOCH.checked_add(changed);
-            let age = changed.and_then(|changed| now.duration_since(changed).ok());
-            age.is_some_and(|age| age > LEFT_OVER_AFTER)
+            let name = unlinked_name(*key);
+            let stat = rustix::fs::statat(&self.unlinked, name, AtFlags::SYMLINK_NOFOLLOW);
+            stat.is_ok_and(|stat| clock.age(stat.st_ctime) > LEFT_OVER_AFTER)
         };
         Ok(all.filter(is_old).collect())
     }
@@ -132,22 +130,57 @@ impl OwnDirectory {
             .collect())
     }
 
-    /// Remembers whether somebody holds locks.
-    pub fn note_locks(&self, held: bool) -> io::Result<()> {
-        if held {
+    /// Remembers who holds locks.
+    pub fn note_holders<'a>(&self, holders: impl Iterator<Item = &'a Instance>) -> io::Result<()> {
+        let all: Vec<u8> = holders.flatten().copied().collect();
+        if all.is_empty() {
+            return self.note(&self.locks, false);
+        }
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&self.dir, &self.locks, flags, mode)?;
+        // Who is killed in between leaves some that are waited for in vain, and none out.
+        if rustix::io::pwrite(&file, &all, 0)? < all.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(rustix::fs::ftruncate(&file, all.len() as u64)?)
+    }
+
+    /// Who held locks when the node was last heard of; `None` if nobody did.
+    pub fn holders(&self) -> Option<Vec<Instance>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, &self.locks, flags, Mode::empty()).ok()?;
+        let mut bytes = Vec::new();
+        std::fs::File::from(file).read_to_end(&mut bytes).ok()?;
+        let all: Vec<Instance> = bytes.as_chunks().0.to_vec();
+        // A node of an earlier version said only that there were some: for somebody who never comes.
+        Some(if all.is_empty() { vec![[0; 16]] } else { all })
+    }
+
+    /// Remembers whether there are clients that may come back.
+    pub fn note_clients(&self, there: bool) -> io::Result<()> {
+        self.note(&self.clients, there)
+    }
+
+    /// Whether there were when the node was last heard of.
+    pub fn had_clients(&self) -> bool {
+        self.was_noted(&self.clients)
+    }
+
+    fn note(&self, marker: &str, is_so: bool) -> io::Result<()> {
+        if is_so {
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-            rustix::fs::openat(&self.dir, &self.locks, flags, Mode::RUSR | Mode::WUSR)?;
+            rustix::fs::openat(&self.dir, marker, flags, Mode::RUSR | Mode::WUSR)?;
             return Ok(());
         }
-        match rustix::fs::unlinkat(&self.dir, &self.locks, AtFlags::empty()) {
+        match rustix::fs::unlinkat(&self.dir, marker, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Whether locks were held when the node was last heard of.
-    pub fn had_locks(&self) -> bool {
-        rustix::fs::statat(&self.dir, &self.locks, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    fn was_noted(&self, marker: &str) -> bool {
+        rustix::fs::statat(&self.dir, marker, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 }
 
@@ -262,18 +295,22 @@ mod tests {
     }
 
     #[test]
-    fn it_is_remembered_whether_locks_were_held() {
+    fn it_is_remembered_who_held_locks_and_whether_there_were_clients() {
         let (_dir, root) = root();
         let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
-        assert!(!own.had_locks());
-        own.note_locks(true).unwrap();
-        assert!(
-            OwnDirectory::open(root.as_fd(), "node")
-                .unwrap()
-                .had_locks()
-        );
-        own.note_locks(false).unwrap();
-        own.note_locks(false).unwrap();
-        assert!(!own.had_locks());
+        assert!(own.holders().is_none() && !own.had_clients());
+        own.note_holders([[1; 16], [2; 16]].iter()).unwrap();
+        own.note_clients(true).unwrap();
+        let next = OwnDirectory::open(root.as_fd(), "node").unwrap();
+        assert_eq!(next.holders().unwrap(), [[1; 16], [2; 16]]);
+        assert!(next.had_clients());
+        own.note_holders([[2; 16]].iter()).unwrap();
+        assert_eq!(next.holders().unwrap(), [[2; 16]]);
+        own.note_holders([].iter()).unwrap();
+        own.note_holders([].iter()).unwrap();
+        own.note_clients(false).unwrap();
+        assert!(next.holders().is_none() && !next.had_clients());
+        own.note(&own.locks, true).unwrap();
+        assert_eq!(next.holders().unwrap().len(), 1, "of an earlier version");
     }
 }

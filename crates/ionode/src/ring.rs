@@ -28,6 +28,8 @@ pub struct Ring {
     bell: OwnedFd,
     under_way: Slab<RingBatch>,
     waiting: VecDeque<RingBatch>,
+    /// The kernel did not listen: it has to be told again.
+    untold: bool,
 }
 
 /// Reads on their way through the ring. The parts own the memory that the kernel writes to, and the descriptor's file is
@@ -52,6 +54,7 @@ impl Ring {
             bell,
             under_way: Slab::with_capacity(UNDER_WAY_MAX),
             waiting: VecDeque::new(),
+            untold: false,
         })
     }
 
@@ -66,9 +69,14 @@ impl Ring {
         self.waiting.push_back(RingBatch { parts, pieces });
     }
 
+    /// Whether the kernel does not know of all that it should: [`submit`](Self::submit) again, soon.
+    pub fn is_behind(&self) -> bool {
+        self.untold
+    }
+
     /// Tells the kernel of what was pushed.
     pub fn submit(&mut self) {
-        let mut told = false;
+        let mut told = self.untold;
         while self.under_way.len() < UNDER_WAY_MAX
             && let Some(batch) = self.waiting.pop_front()
         {
@@ -84,8 +92,8 @@ impl Ring {
             told = true;
         }
         if told {
-            // It fails only for the moment: what was pushed stays pushed, and goes with the next.
-            let _ = self.ring.submit();
+            // It fails only for the moment: what was pushed stays pushed, and goes with the next try.
+            self.untold = self.ring.submit().is_err();
         }
     }
 

@@ -27,14 +27,17 @@
 //!
 //! **Locks** need no message: `Tlock` has a bit for reclaims ([`LockFlags::RECLAIM`](crate::LockFlags::RECLAIM)).
 //!
-//! **Tforesee** announces requests that a model predicts. A node may take as many of them as it likes.
+//! **Tforesee** announces requests that a model predicts: those that one program will make, in their order, each when the
+//! one before it has been answered. A message whose first request was announced before, and has not come yet, goes on
+//! from there. A node may take as many of them as it likes, and need not believe them.
 //!
 //! ```text
 //! requests[f]: count[2], then count times fid[4] path[s] op[1] offset[8] length[8] after_ns[8]
 //! ```
 //!
 //! Either `fid` is [`Fid::NONE`] and `path`, from the root of the export, is not empty, or the other way round. `op` is 0
-//! to read and 1 to write; `after_ns` counts from when the message arrives.
+//! to read and 1 to write; `after_ns` of the first request counts from when the message arrives, that of each other one from
+//! when the request before it in the message is answered.
 
 use crate::Dialect;
 use crate::error::{Fault, Reason};
@@ -65,7 +68,7 @@ pub struct Foreseen<'a> {
     pub op: Op,
     /// Which bytes.
     pub range: Range,
-    /// How long after the announcement.
+    /// How long after the one before it in the announcement was answered; of the first, after the announcement.
     pub after: Nanos,
 }
 

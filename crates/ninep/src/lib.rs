@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod client;
 mod entries;
 mod error;
@@ -35,6 +36,7 @@ mod text;
 mod values;
 pub mod version;
 
+pub use address::{Address, BadAddress};
 pub use entries::{Entries, Entry};
 pub use error::{Reason, WireError};
 pub use field::HEADER;

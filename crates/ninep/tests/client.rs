@@ -399,6 +399,76 @@ fn who_cannot_send_reads_meanwhile() {
 }
 
 #[test]
+fn who_asks_for_nothing_does_not_wait_for_a_turn() {
+    let (go, wait) = channel::<()>();
+    let (client, server) = pair(&Options::default(), move |peer| {
+        wait.recv().unwrap();
+        serve_all(peer);
+    });
+    let block = vec![9; 500_000];
+    let sender = client.clone();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let data = Data::new(&block).unwrap();
+            let write = Request::Write {
+                fid: Fid(1),
+                offset: 0,
+                data,
+            };
+            sender
+                .submit_all((0..20).map(|_| Ask::new(write)))
+                .unwrap()
+                .len()
+        });
+        // Soon the other one has the turn, and keeps it until the server takes what it sends.
+        for _ in 0..50 {
+            assert!(client.submit_all([]).unwrap().is_empty());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!sending.is_finished());
+        go.send(()).unwrap();
+        assert_eq!(sending.join().unwrap(), 20);
+    });
+    drop(client);
+    server.join().unwrap();
+}
+
+/// What TCP has not delivered when a connection is given up must not arrive later: it may have been done in another way.
+#[test]
+fn a_connection_that_is_given_up_delivers_nothing_more() {
+    use std::io::Read;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (go, wait) = channel::<()>();
+    let server = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let same = std::os::fd::OwnedFd::from(stream.try_clone().unwrap());
+        let mut peer = Peer::new(same.into());
+        peer.agree();
+        wait.recv().unwrap();
+        let mut rest = Vec::new();
+        let ended = (&stream).read_to_end(&mut rest);
+        (ended.is_err(), rest.len())
+    });
+    let client = Client::tcp(address, &short(300)).unwrap();
+    let block = vec![9; 1_000_000];
+    let data = Data::new(&block).unwrap();
+    let write = Request::Write {
+        fid: Fid(1),
+        offset: 0,
+        data,
+    };
+    // More than both kernels keep for one that does not read.
+    let sent = client.submit_all((0..20).map(|_| Ask::new(write)));
+    drop(sent);
+    client.close();
+    go.send(()).unwrap();
+    let (is_reset, arrived) = server.join().unwrap();
+    assert!(is_reset, "the server is told that it is over");
+    assert!(arrived < 20_000_000, "{arrived}");
+}
+
+#[test]
 fn a_server_that_takes_nothing_is_an_error_in_time_and_no_frame_is_torn() {
     let (go, wait) = channel();
     let (client, server) = pair(&short(100), move |mut peer| {

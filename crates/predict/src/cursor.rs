@@ -166,6 +166,11 @@ impl<'a> Cursor<'a> {
         self.symbols.as_ref().map(|symbols| symbols.peek())
     }
 
+    /// When the operation that was predicted last will have ended, after the end of the last one that was observed.
+    pub fn end(&self) -> Nanos {
+        self.after
+    }
+
     /// What was computed for the last prediction, before it was calibrated.
     pub(crate) fn raw(&self) -> f64 {
         self.raw

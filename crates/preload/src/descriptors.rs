@@ -8,7 +8,7 @@
 //! it, or lets another process have it, only makes the position something to ask the kernel for.
 
 use crate::hot::HOT;
-use crate::{life, memory, paths, thread};
+use crate::{forwarded, life, memory, paths, thread};
 use presagio_arena::{Client, FileSlot, Found, PATH_MAX, sys};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -178,6 +178,8 @@ pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'sta
     }
     let descriptor = place(fd)?;
     let mut room = [0; PATH_MAX];
+    // A forwarded directory is elsewhere to the kernel than to the program.
+    let clean = clean.filter(|path| path.starts_with(b"/") || !forwarded::is_on());
     let full = clean.and_then(|path| paths::absolute(at, path, &mut room));
     let followed = descriptor.follow(fd, full, flags, &stat, false)?;
     followed.flags.fetch_and(!SHARED, Relaxed);
@@ -277,9 +279,14 @@ impl Descriptor {
         inherited: bool,
     ) -> Option<&'static Descriptor> {
         let mut buffer = [0; PATH_MAX + 64];
+        let identity = forwarded::identity(fd);
         let path = match path {
             Some(path) => path,
             None => paths::of_descriptor(fd, stat, &mut buffer)?,
+        };
+        let path = match identity {
+            Some(_) => forwarded::path_of(path),
+            None => path,
         };
         if Client::is_system(path) {
             self.ignore();
@@ -288,8 +295,8 @@ impl Descriptor {
         let client = life::attached()?;
         let found = Found {
             descriptor: fd,
-            device: stat.st_dev,
-            inode: stat.st_ino,
+            device: identity.map_or(stat.st_dev, |it| it.0),
+            inode: identity.map_or(stat.st_ino, |it| it.1),
             size: stat.st_size as u64,
             flags,
             inherited,

@@ -52,6 +52,7 @@ mod context;
 mod data;
 mod descriptors;
 mod fd;
+mod forwarded;
 mod hot;
 mod inside;
 mod life;

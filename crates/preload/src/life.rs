@@ -5,7 +5,7 @@
 //! *incarnation*: whatever was made in another one (a thread's ring, a file's entry) is another process's.
 
 use crate::hot::HOT;
-use crate::{memory, real, thread};
+use crate::{forwarded, memory, real, thread};
 use libc::{c_char, c_int};
 use presagio_arena::{Client, Counter, SITE_SWITCH, SWITCH, VARIABLE, sys};
 use std::ffi::CStr;
@@ -86,6 +86,9 @@ unsafe fn read_environment(environment: *const *const c_char) -> bool {
     };
     if value(SWITCH) == Some(b"off") {
         return false;
+    }
+    if value(forwarded::VARIABLE).is_some() {
+        forwarded::start();
     }
     let Some(address) = value(VARIABLE) else {
         return false;

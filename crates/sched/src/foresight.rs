@@ -5,7 +5,11 @@
 //! same. When a policy selects a batch whose requests belong to a larger predicted aggregation, it waits,
 //! once, for as long as that aggregation took to arrive. Predictions stay after use, so the next time step
 //! profits again. Without predictions, or with wrong ones, nothing matches and the policy goes on as ever.
+//!
+//! What clients announce while they run comes once, and soon: that is [`crate::announced`]. A selected batch waits for
+//! announced requests that would extend it, if that pays by the same equation.
 
+use crate::announced::{Announced, Chains, Due, Foretold, Measured, has_waited};
 use crate::arena::{Arena, NONE};
 use crate::book::{Entry, Slot};
 use crate::offsets::Limits;
@@ -92,8 +96,17 @@ impl Default for ServiceTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expectation {
     pub until: Nanos,
-    pub group: GroupId,
+    pub wanted: Wanted,
     pub missing: u32,
+}
+
+/// Which requests those are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Those of a predicted aggregation.
+    Group(GroupId),
+    /// Announced ones, within this run of bytes.
+    Run(FileId, Op, Range),
 }
 
 /// A predicted aggregation: its queue among the forecasts, and its number there.
@@ -111,6 +124,10 @@ pub(crate) struct Foresight {
     numbers: IdHashMap<(FileId, u8), u32>,
     files: IdHashMap<FileId, FileTimes>,
     service_time: ServiceTime,
+    /// Whether somebody said so; else what is measured counts for more.
+    service_time_given: bool,
+    measured: [Measured; 2],
+    announced: Chains,
     /// The share of waiting time that is overlapped with serving others (Eq. 4.2): estimated from the
     /// predictions, then learned.
     alpha: f64,
@@ -179,6 +196,9 @@ impl Default for Foresight {
             numbers: IdHashMap::default(),
             files: IdHashMap::default(),
             service_time: ServiceTime::default(),
+            service_time_given: false,
+            measured: Default::default(),
+            announced: Chains::default(),
             alpha: 0.0,
             estimated: 0,
             waits_learned: 0,
@@ -207,13 +227,44 @@ impl Foresight {
 
     pub(crate) fn set_service_time(&mut self, service_time: ServiceTime) {
         self.service_time = service_time;
+        self.service_time_given = true;
         self.estimated = 0;
         self.version += 1;
     }
 
-    /// Whether nothing is predicted.
+    /// Whether nothing is predicted or announced.
     pub(crate) fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.items.is_empty() && self.announced.is_empty()
+    }
+
+    /// What a source says that a program will ask for; how much there was room for.
+    pub(crate) fn announce(&mut self, source: u64, requests: &[Announced], now: Nanos) -> usize {
+        self.announced.announce(source, requests, now)
+    }
+
+    pub(crate) fn forget_source(&mut self, source: u64) {
+        self.announced.forget_source(source);
+    }
+
+    pub(crate) fn foretold(&self) -> Foretold {
+        self.announced.foretold
+    }
+
+    /// A request with this mark was answered.
+    pub(crate) fn answered(&mut self, mark: u32, now: Nanos) {
+        self.announced.answered(mark, now);
+    }
+
+    /// A batch of so many bytes was served in so long.
+    pub(crate) fn served_in(&mut self, op: Op, bytes: u64, time: Nanos) {
+        self.measured[op.index()].add(bytes, time);
+    }
+
+    /// A wait for announced requests is over, and not all of them came.
+    pub(crate) fn disappointed(&mut self, wanted: Wanted) {
+        if let Wanted::Run(file, op, range) = wanted {
+            self.announced.disappointed(file, op, range);
+        }
     }
 
     /// Adds a predicted request; whether there was room for it.
@@ -242,16 +293,27 @@ impl Foresight {
     pub(crate) fn clear(&mut self) {
         let next = self.first_item + self.items.len() as u32;
         // Begins again long before the names of nothing.
-        self.first_item = if next < WAITED / 2 { next } else { 0 };
+        self.first_item = if next < WAITED / 4 { next } else { 0 };
         self.items.clear();
         self.forecasts.clear();
         self.numbers.clear();
         self.files.clear();
         self.estimated = 0;
+        self.announced.clear();
     }
 
-    /// The predicted request that an arriving one matches, or NONE.
+    /// The mark of an arriving request: the predicted one that it matches, or the chain that announced it, or NONE.
     pub(crate) fn observe(&mut self, request: &Request, now: Nanos) -> u32 {
+        let tolerance = self.tolerance;
+        let slack = self.patience(request.op, request.range.len());
+        let late = |after| allowance(after, tolerance, slack);
+        match self.announced.observe(request, now, late) {
+            Some(mark) => mark,
+            None => self.observe_predicted(request, now),
+        }
+    }
+
+    fn observe_predicted(&mut self, request: &Request, now: Nanos) -> u32 {
         let Some(times) = self.files.get(&request.file) else {
             return NONE;
         };
@@ -299,13 +361,107 @@ impl Foresight {
         &self.forecasts[forecast as usize].groups[group as usize]
     }
 
+    /// Whether the selected batch should wait for more, and until when. A batch waits once.
+    pub(crate) fn expect(
+        &mut self,
+        entries: &Arena<Entry, 512>,
+        slots: &[Slot],
+        now: Nanos,
+    ) -> Option<Expectation> {
+        let mut marks = slots.iter().map(|&slot| entries[slot].foreseen);
+        if marks.any(has_waited) {
+            return None;
+        }
+        let announced = self.expect_announced(entries, slots, now);
+        self.announced.foretold.waits += u64::from(announced.is_some());
+        announced.or_else(|| self.expect_predicted(entries, slots, now))
+    }
+
+    /// Whether announced requests are about to arrive that would extend the batch on either side, as far as waiting for
+    /// each of them pays. No longer than is gained in all is waited: where times are wrong this bounds the loss.
+    fn expect_announced(
+        &self,
+        entries: &Arena<Entry, 512>,
+        slots: &[Slot],
+        now: Nanos,
+    ) -> Option<Expectation> {
+        let (first, last) = (&entries[*slots.first()?], &entries[*slots.last()?]);
+        let (file, op) = (first.request.file, first.request.op);
+        let start = first.range().start();
+        let mut hope = Hope {
+            run: Range::at(start, last.range().end() - start),
+            requests: slots.len(),
+            latest: now,
+            until: now,
+            gain: 0.0,
+        };
+        while let Some(due) = self.extends(&hope, file, op, now) {
+            self.extend(&mut hope, op, due);
+        }
+        let missing = (hope.requests - slots.len()) as u32;
+        let most = Nanos((hope.gain / (1.0 - self.alpha).max(0.1)) as u64);
+        let until = hope.until.min(now + most);
+        (missing > 0 && until > now).then_some(Expectation {
+            until,
+            wanted: Wanted::Run(file, op, hope.run),
+            missing,
+        })
+    }
+
+    /// An announced request that would extend the run, and for which waiting pays.
+    fn extends(&self, hope: &Hope, file: FileId, op: Op, now: Nanos) -> Option<Due> {
+        let behind = self.announced.starting(file, op, hope.run.end());
+        let before = self.announced.ending(file, op, hope.run.start());
+        let mut both = [behind, before].into_iter().flatten();
+        both.find(|due| {
+            let bytes = hope.run.len().saturating_add(due.range.len());
+            let fits = hope.requests < self.limits.requests && bytes <= self.limits.bytes;
+            let apart = due.at.since(hope.latest).0 as f64 * (1.0 - self.alpha);
+            fits && self.until(op, due) > now && self.gain(hope, op, due) > apart
+        })
+    }
+
+    /// TTP(S₁) + TTP(S₂) − TTP(S₁ + S₂).
+    fn gain(&self, hope: &Hope, op: Op, due: &Due) -> f64 {
+        let (here, more) = (hope.run.len(), due.range.len());
+        self.time(op, here) + self.time(op, more) - self.time(op, here + more)
+    }
+
+    fn extend(&self, hope: &mut Hope, op: Op, due: Due) {
+        hope.gain += self.gain(hope, op, &due);
+        let start = hope.run.start().min(due.range.start());
+        let end = hope.run.end().max(due.range.end());
+        hope.run = Range::at(start, end - start);
+        hope.requests += 1;
+        hope.latest = hope.latest.max(due.at);
+        hope.until = hope.until.max(self.until(op, &due));
+    }
+
+    /// Until when an announced request may come and still be in time.
+    fn until(&self, op: Op, due: &Due) -> Nanos {
+        let slack = self.patience(op, due.range.len());
+        due.at + allowance(due.after, self.tolerance, slack)
+    }
+
+    /// What an announced request may be late at least: half of what serving it alone would take is well spent.
+    fn patience(&self, op: Op, bytes: u64) -> Nanos {
+        self.slack.max(Nanos((self.time(op, bytes) / 2.0) as u64))
+    }
+
+    /// What a batch takes, in nanoseconds: as was said, or measured, or supposed.
+    fn time(&self, op: Op, bytes: u64) -> f64 {
+        let measured = self.measured[op.index()].time(bytes);
+        let measured = measured.filter(|_| !self.service_time_given);
+        measured.unwrap_or_else(|| self.service_time.of(op, bytes).0 as f64)
+    }
+
     /// Whether the selected batch should wait for a larger predicted aggregation, and until when.
     ///
     /// W = Time_diff(P₁ … P_M) − (T_K − min AT(R₁ … R_N)), Eq. 4.3 and 4.4: as long as the predicted
     /// aggregation takes to arrive, less what has passed since the batch's first request arrived. To that we
     /// add what a request may be late and still be the predicted one: it would be a pity to have waited in
     /// vain for one that comes a moment later. The wait ends early when the last one arrives.
-    pub(crate) fn expect(
+    fn expect_predicted(
         &self,
         entries: &Arena<Entry, 512>,
         slots: &[Slot],
@@ -316,9 +472,6 @@ impl Foresight {
         for &slot in slots {
             let entry = &entries[slot];
             first_arrival = first_arrival.min(entry.request.arrival);
-            if entry.foreseen == WAITED {
-                return None;
-            }
             let Some(group) = self.group_of(entry.foreseen) else {
                 continue;
             };
@@ -334,14 +487,14 @@ impl Foresight {
         let wait = lasts.since(now.since(first_arrival));
         (missing > 0 && wait > Nanos::ZERO).then(|| Expectation {
             until: now + wait + self.allowance(lasts),
-            group: number,
+            wanted: Wanted::Group(number),
             missing,
         })
     }
 
     /// A batch was dispatched.
     pub(crate) fn dispatched(&mut self, op: Op, bytes: u64) {
-        self.served += self.service_time.of(op, bytes);
+        self.served += Nanos(self.time(op, bytes) as u64);
     }
 
     /// The time that all batches dispatched so far should take.
@@ -381,7 +534,7 @@ impl Foresight {
     }
 
     fn allowance(&self, after: Nanos) -> Nanos {
-        Nanos((after.0 as f64 * self.tolerance) as u64).max(self.slack)
+        allowance(after, self.tolerance, self.slack)
     }
 
     /// Brings a forecast up to date: new predictions in order, once they are a sixteenth of all (so that
@@ -532,6 +685,22 @@ impl Foresight {
         let apart = longer.0 as f64 * (1.0 - self.alpha);
         ttp(bytes) + ttp(next.range.len()) > ttp(both) + apart
     }
+}
+
+/// A batch with the announced requests that it may wait for.
+struct Hope {
+    run: Range,
+    requests: usize,
+    /// When the last of them is due, and until when it may come.
+    latest: Nanos,
+    until: Nanos,
+    /// What is gained by serving all of them at once, in nanoseconds.
+    gain: f64,
+}
+
+/// What a request may be late that was to come after this time.
+fn allowance(after: Nanos, tolerance: f64, slack: Nanos) -> Nanos {
+    Nanos((after.0 as f64 * tolerance) as u64).max(slack)
 }
 
 #[cfg(test)]

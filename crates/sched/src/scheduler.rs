@@ -8,6 +8,7 @@
 //! Each policy in use has a *lane*. After a switch another lane takes what arrives; the old one is served
 //! first and goes when it has run dry.
 
+use crate::announced::{Announced, Foretold};
 use crate::arena::Arena;
 use crate::batch::{Batch, Next, Part, Ticket};
 use crate::book::{Arrival, Book, Slot, State, home_of};
@@ -105,6 +106,8 @@ struct InFlight {
     unfinished: u32,
     kind: PolicyKind,
     since: Nanos,
+    op: Op,
+    bytes: u64,
 }
 
 impl Scheduler {
@@ -226,7 +229,17 @@ impl Scheduler {
             unfinished,
             kind,
             since,
+            op,
+            bytes,
         } = *batch;
+        if !self.book.foresight.is_empty() {
+            let mark = self.book.entries[slot].foreseen;
+            self.book.foresight.answered(mark, now);
+            if unfinished == 0 {
+                let time = now.since(since);
+                self.book.foresight.served_in(op, bytes, time);
+            }
+        }
         if unfinished == 0 {
             self.batches.free(number);
             let lane = self.lanes.iter_mut().find(|l| l.kind == kind);
@@ -312,7 +325,27 @@ impl Scheduler {
         self.book.foresight.foresee(predicted)
     }
 
-    /// Forgets all predicted requests.
+    /// Tells of what a program will ask for, as `source` says, which is whoever knows it (a client): requests in their order,
+    /// each to come once the one before it was answered. One that is announced again, as the first, and has not come yet,
+    /// says where in what was announced before this goes on. How many there was room for.
+    ///
+    /// Unlike what [`foresee`](Scheduler::foresee) tells of, each is expected once, and a source is believed only when it
+    /// has been right for a while.
+    pub fn announce(&mut self, source: u64, requests: &[Announced], now: Nanos) -> usize {
+        self.book.foresight.announce(source, requests, now)
+    }
+
+    /// Forgets a source and what it announced.
+    pub fn forget_source(&mut self, source: u64) {
+        self.book.foresight.forget_source(source);
+    }
+
+    /// What came of announcements.
+    pub fn foretold(&self) -> Foretold {
+        self.book.foresight.foretold()
+    }
+
+    /// Forgets all predicted and announced requests.
     pub fn forget_predictions(&mut self) {
         self.book.foresight.clear();
     }
@@ -443,6 +476,8 @@ impl Scheduler {
             unfinished: requests as u32,
             kind,
             since: now,
+            op: self.book.entries[chosen[0]].request.op,
+            bytes: 0,
         });
         let parts = chosen
             .iter()
@@ -452,6 +487,7 @@ impl Scheduler {
         self.queued -= requests;
         self.in_flight += requests;
         let bytes = parts.range().len();
+        self.batches[batch].bytes = bytes;
         let (cell, at) = self.cell_of(chosen[0], kind);
         cell.dispatched_batch(at, requests as u64, bytes);
         if !self.book.foresight.is_empty() {

@@ -7,6 +7,7 @@
 //! * [`Located`]: in those files too, but a parallel file system keeps them, and which of its servers has which bytes
 //!   is known.
 //! * [`Striped`]: in objects, one on each data server, with stripes of the file in turn.
+//! * [`Direct`]: in those files too, but past the page cache.
 //! * [`Emulated`]: wherever another storage has them, but as slowly as on a given device.
 //!
 //! How a read travels: the node has opened the file in the namespace as its client may, and gave the descriptor to
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod direct;
 mod directory;
 mod emulated;
 #[doc(hidden)]
@@ -27,6 +29,7 @@ mod located;
 mod striped;
 mod text;
 
+pub use direct::Direct;
 pub use directory::Directory;
 pub use emulated::{APART, Counters, Emulated};
 pub use layout::{Configured, First, LayoutError};

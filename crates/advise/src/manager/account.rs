@@ -1,7 +1,8 @@
 //! What is said at the end, or while the run goes on: the summary out of all that was counted.
 
+use super::foretell::Foretelling;
 use super::processes::Sums;
-use super::summary::{self, Named, Summary};
+use super::summary::{self, Foretold, Named, Summary};
 use super::workers::Workers;
 use super::{Manager, skim};
 use presagio_arena::{Counter, ProcessEntry};
@@ -75,6 +76,9 @@ impl Manager {
     ) -> Summary {
         let sums = self.processes.sums();
         self.note_overload(&sums, &mut notes);
+        if let Some(trouble) = self.foretelling.as_ref().and_then(Foretelling::trouble) {
+            notes.push(format!("I/O nodes could not be told what comes: {trouble}"));
+        }
         if still_running > 0 {
             let count = summary::counted_es(still_running, "process");
             notes.push(format!(
@@ -101,11 +105,24 @@ impl Manager {
             useful: gain.useful,
             wasted: gain.wasted(),
             backends: self.workers.as_ref().map_or(Vec::new(), Workers::summary),
+            foretold: self.foretold(),
             decided: self.mind.explain(),
             unseen: self.unseen(),
             notes,
             trace,
             manager_time: Nanos::ZERO,
+        }
+    }
+
+    /// What was forwarded, and foretold of it.
+    fn foretold(&self) -> Foretold {
+        let forwarded = self.files.iter().filter(|(_, f)| f.forwarded.is_some());
+        let told = self.foretelling.as_ref();
+        Foretold {
+            files: forwarded.count() as u64,
+            requests: told.map_or(0, |told| told.told),
+            came: told.map_or(0, |told| told.came),
+            given_up: told.map_or(0, |told| told.given_up),
         }
     }
 

@@ -2,13 +2,15 @@
 //! the workers, notes to the programs. What came of it is told to the mind again.
 
 use super::Manager;
+use super::files::Files;
+use super::foretell::{self, Coming, Soon};
 use super::workers::{Done, Whereabouts, Work, Workers};
 use crate::config::Mode as FileMode;
 use crate::hints::Device;
 use crate::plan::{Expected, FileNumber, Hint, LoadDone, Opened, Reason};
 use presagio_arena::{Advice, Note};
-use presagio_core::{Action, Nanos, Range};
-use presagio_predict::PredictedFile;
+use presagio_core::{Action, Nanos, Op, Range};
+use presagio_predict::{Cursor, Predicted, PredictedFile};
 use std::sync::Arc;
 
 /// How many operations ahead models are read. However late they are due: a program that computes for minutes finds what
@@ -18,6 +20,8 @@ const AHEAD_MAX: usize = 128;
 const ASKED_MAX: usize = 16;
 /// What a hint costs before the first byte comes: what is due sooner is left out.
 const HINT_COST: Nanos = Nanos::from_micros(300);
+/// From here on a request is foretold.
+const LIKELY: f64 = 0.5;
 
 impl Manager {
     pub(super) fn hear_workers(&mut self) {
@@ -63,10 +67,9 @@ impl Manager {
         self.mind.loaded(done);
     }
 
-    /// Reads the models of processes that did something: what is due too soon is left out, since no hint would be in
-    /// time.
+    /// Reads the models of processes that did something.
     pub(super) fn expect(&mut self) {
-        let earliest = self.now() + HINT_COST;
+        let now = self.now();
         for number in self.processes.touched(ASKED_MAX) {
             let Some(process) = self.processes.get_mut(number) else {
                 continue;
@@ -74,24 +77,12 @@ impl Manager {
             let Some(cursor) = process.model.best() else {
                 continue;
             };
-            let last_end = process.last_end;
-            let expected: Vec<Expected> = cursor
-                .take(AHEAD_MAX)
-                .map(|predicted| (last_end + predicted.after, predicted))
-                .filter(|(time, p)| p.action == Action::Read && p.len > 0 && *time >= earliest)
-                .filter_map(|(time, predicted)| {
-                    let PredictedFile::Known(file) = predicted.file else {
-                        return None;
-                    };
-                    Some(Expected {
-                        file: FileNumber(u32::try_from(file.0).ok()?),
-                        range: Range::at(predicted.offset, predicted.len),
-                        time,
-                        confidence: predicted.confidence,
-                    })
-                })
-                .collect();
+            let (expected, soon) = read(cursor, process.last_end, now, &self.files);
             self.mind.expected(number, &expected);
+            if let Some(foretelling) = &mut self.foretelling {
+                let files = &self.files;
+                foretelling.expects(number, &soon, |file| forwarded(files, file));
+            }
         }
     }
 
@@ -176,6 +167,70 @@ impl Manager {
             path: file.path().to_owned(),
         })
     }
+}
+
+/// What a model expects: reads of local files, except what is due too soon, since no hint would be in time; and what will be
+/// asked of I/O nodes, in its order, as far as it is likely.
+fn read(
+    mut cursor: Cursor<'_>,
+    last_end: Nanos,
+    now: Nanos,
+    files: &Files,
+) -> (Vec<Expected>, Vec<Soon>) {
+    let (mut expected, mut soon) = (Vec::new(), Vec::new());
+    let mut is_likely = !files.prefixes.is_empty();
+    for _ in 0..AHEAD_MAX {
+        let Some(predicted) = cursor.next() else {
+            break;
+        };
+        is_likely &= predicted.confidence >= LIKELY;
+        let Some(file) = transferred(&predicted) else {
+            continue;
+        };
+        let (time, range) = (
+            last_end + predicted.after,
+            Range::at(predicted.offset, predicted.len),
+        );
+        let is_forwarded = files.get(file).is_some_and(|f| f.forwarded.is_some());
+        if is_forwarded {
+            let op = match predicted.action {
+                Action::Write => Op::Write,
+                _ => Op::Read,
+            };
+            if is_likely && soon.len() < foretell::AHEAD && range.len() <= foretell::LENGTH_MAX {
+                soon.push(Soon {
+                    coming: Coming { file, op, range },
+                    begin: time.since(now),
+                    end: (last_end + cursor.end()).since(now),
+                });
+            }
+        } else if predicted.action == Action::Read && time >= now + HINT_COST {
+            expected.push(Expected {
+                file,
+                range,
+                time,
+                confidence: predicted.confidence,
+            });
+        }
+    }
+    (expected, soon)
+}
+
+/// The file that bytes will be read from or written to.
+fn transferred(predicted: &Predicted) -> Option<FileNumber> {
+    let PredictedFile::Known(file) = predicted.file else {
+        return None;
+    };
+    let moves = predicted.action.is_transfer() && predicted.len > 0;
+    moves.then_some(FileNumber(u32::try_from(file.0).ok()?))
+}
+
+/// The prefix, inode and path below the prefix of a forwarded file.
+fn forwarded(files: &Files, number: FileNumber) -> Option<(usize, u64, Arc<[u8]>)> {
+    let file = files.get(number)?;
+    let prefix = file.forwarded?;
+    let below = foretell::below(&file.path, files.prefixes.get(prefix)?)?;
+    Some((prefix, file.key.inode, below.into()))
 }
 
 fn is_of_written(hint: &Hint) -> bool {

@@ -1,5 +1,6 @@
 //! The files of all programs: which they are, who has them open, and what was done to them.
 
+use super::foretell;
 use super::gain::Gain;
 use super::summary::Totals;
 use crate::blocks::FileKey;
@@ -45,6 +46,8 @@ pub(super) struct File {
     pub gain: Gain,
     /// Whether the trace has its name.
     pub traced: bool,
+    /// The prefix that it lies below, if an I/O node serves it.
+    pub forwarded: Option<usize>,
 }
 
 impl File {
@@ -61,12 +64,22 @@ pub(super) struct Files {
     /// By entry and generation in the arena. Most operations are on the file of the one before.
     by_entry: IdHashMap<(u32, u32), FileNumber>,
     next: u32,
+    /// What lies below these, I/O nodes serve.
+    pub prefixes: Vec<Vec<u8>>,
     /// How many were forgotten, and what was done to them.
     pub forgotten: u64,
     pub forgotten_gain: Gain,
 }
 
 impl Files {
+    /// None yet; what lies below these prefixes, I/O nodes serve.
+    pub fn new(prefixes: Vec<Vec<u8>>) -> Files {
+        Files {
+            prefixes,
+            ..Files::default()
+        }
+    }
+
     /// The file of an operation, which `entry` describes if it is new here.
     pub fn find(
         &mut self,
@@ -134,11 +147,13 @@ impl Files {
         let number = FileNumber(self.next);
         self.next += 1;
         self.by_key.insert(key, number);
+        let below = |prefix: &Vec<u8>| foretell::below(&path, prefix).is_some();
         let file = File {
             key: FileKey {
                 device: key.0,
                 inode: key.1,
             },
+            forwarded: self.prefixes.iter().position(below),
             path,
             size,
             opens: Vec::new(),

@@ -3,7 +3,7 @@
 
 use super::Judged;
 use super::account::busiest_first;
-use super::summary::{Loads, Named, Summary, Totals, reason_name};
+use super::summary::{Foretold, Loads, Named, Summary, Totals, reason_name};
 use crate::plan::Reason;
 use presagio_core::{Action, Nanos};
 use serde_json::Value;
@@ -44,6 +44,7 @@ impl Summary {
             useful: number(&prefetch["bytes_useful"]),
             wasted: number(&prefetch["bytes_wasted"]),
             backends: texts(&prefetch["backends"]),
+            foretold: foretold(&json["forwarded"]),
             decided: texts(&json["decided"]),
             unseen: texts(&json["not_seen"]),
             notes: texts(&json["notes"]),
@@ -73,6 +74,10 @@ impl Summary {
         self.useful += other.useful;
         self.wasted += other.wasted;
         self.backends.extend(other.backends);
+        self.foretold.files += other.foretold.files;
+        self.foretold.requests += other.foretold.requests;
+        self.foretold.came += other.foretold.came;
+        self.foretold.given_up += other.foretold.given_up;
         self.decided.extend(other.decided);
         for (mine, its) in [
             (&mut self.unseen, other.unseen),
@@ -137,6 +142,15 @@ fn judged(json: &Value) -> Judged {
         offset_right: of("offset_right"),
         size_right: of("size_right"),
         hit: ratio * of("transfers") as f64,
+    }
+}
+
+fn foretold(json: &Value) -> Foretold {
+    Foretold {
+        files: number(&json["files"]),
+        requests: number(&json["foretold"]),
+        came: number(&json["came"]),
+        given_up: number(&json["given_up"]),
     }
 }
 
@@ -219,6 +233,12 @@ mod tests {
                 },
             )],
             useful: 4,
+            foretold: Foretold {
+                files: 1,
+                requests: 20,
+                came: 19,
+                given_up: 2,
+            },
             decided: vec![name.into()],
             notes: vec!["the same".into()],
             trace: Some(("/t".into(), 9)),

@@ -9,7 +9,8 @@
 //!    (`contexts`)? Count it, write it to the trace (`recorder`), let the model of its process see it and hold it
 //!    against what the model had expected (`judge`).
 //! 3. *Decide* (`act`): tell the [`Mind`] what happened and what the models expect, and ask it what to do.
-//! 4. *Act*: hand hints to the `workers`, leave notes in the arena; what came of it is told to the mind (`gain`).
+//! 4. *Act*: hand hints to the `workers`, leave notes in the arena; what came of it is told to the mind (`gain`). Of files that
+//!    I/O nodes serve, what the models expect is told to these instead (`foretell`, `teller`).
 //! 5. *Rest* (`pace`).
 //!
 //! At the end all that was counted becomes the summary (`account`).
@@ -24,6 +25,7 @@ mod contexts;
 pub mod desk;
 mod elf;
 mod files;
+mod foretell;
 mod gain;
 mod judge;
 mod memory;
@@ -36,6 +38,7 @@ mod processes;
 mod recorder;
 mod skim;
 mod summary;
+mod teller;
 mod threads;
 mod understand;
 mod workers;
@@ -46,7 +49,7 @@ pub use judge::Judged;
 pub use memory::memory_left;
 pub use mind::{MakeMind, Mind, Nothing};
 pub use orders::Orders;
-pub use summary::{Loads, Named, Summary, Totals};
+pub use summary::{Foretold, Loads, Named, Summary, Totals};
 pub use threads::each_begins_with;
 
 use crate::hints::Device;
@@ -54,6 +57,7 @@ use crate::plan::{Hint, Reason};
 use batch::Batch;
 use contexts::Contexts;
 use files::Files;
+use foretell::Foretelling;
 use models::{Identity, Models};
 use pace::{Pace, Rest};
 use presagio_arena::{Arena, ArenaOptions, Counter, Mode, PathFilter, Waker, sys};
@@ -93,6 +97,8 @@ pub struct Options {
     pub command: Vec<Vec<u8>>,
     /// The job, where there is one.
     pub job: Option<String>,
+    /// The switchboard, and the prefixes of files that I/O nodes serve, as [`Orders::forward`] has them.
+    pub forward: Option<Vec<u8>>,
     /// Threads that can report at the same time.
     pub slots: u32,
 }
@@ -140,6 +146,7 @@ pub struct Manager {
     devices: BTreeMap<u64, Arc<Device>>,
     hints: Vec<Hint>,
     loads: BTreeMap<Reason, Loads>,
+    foretelling: Option<Foretelling>,
     /// Whether memory is short.
     is_short: fn() -> bool,
     notes_left: u16,
@@ -181,13 +188,15 @@ impl Manager {
         processes::places();
         let now = Instant::now();
         let workers = options.advise.then(|| Workers::start(Nanos::ZERO));
+        let forward = options.forward.as_deref().and_then(foretell::read_orders);
+        let (switchboard, prefixes) = forward.unzip();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Manager {
             arena,
             began: sys::monotonic_ns(),
             batch: Batch::new(recorder.is_some()),
             processes: Processes::default(),
-            files: Files::default(),
+            files: Files::new(prefixes.unwrap_or_default()),
             contexts: Contexts::new(recorder.is_some()),
             models,
             identity,
@@ -200,6 +209,9 @@ impl Manager {
             devices: BTreeMap::new(),
             hints: Vec::new(),
             loads: BTreeMap::new(),
+            foretelling: switchboard
+                .filter(|_| options.advise)
+                .map(|name| Foretelling::new(&name)),
             is_short: memory::is_short,
             notes_left: 0,
             pace: Pace::new(now),
@@ -319,6 +331,9 @@ impl Manager {
     fn end(&mut self, pid: u32, now: Nanos) {
         self.contexts.forget(pid);
         for process in self.processes.end(pid, &mut self.models) {
+            if let Some(foretelling) = &mut self.foretelling {
+                foretelling.ended(process);
+            }
             for (index, generation) in self.files.opened_by(process) {
                 self.close(index, generation, now);
             }

@@ -31,6 +31,9 @@ pub struct Orders {
     pub pin: Option<usize>,
     /// What the batch system calls the job.
     pub job: Option<String>,
+    /// The switchboard and the prefixes of files that I/O nodes serve, `switchboard:prefix[:prefix…]`, as the programs
+    /// find it in their environment.
+    pub forward: Option<Vec<u8>>,
     /// The command that is run, if it is one.
     pub command: Vec<Vec<u8>>,
 }
@@ -56,6 +59,7 @@ impl Orders {
             models: self.models,
             command: self.command,
             job: self.job,
+            forward: self.forward,
             slots: slots(),
         })
     }
@@ -87,6 +91,9 @@ impl Orders {
         if let Some(job) = &self.job {
             add("job", job.as_bytes());
         }
+        if let Some(forward) = &self.forward {
+            add("forward", forward);
+        }
         self.command.iter().for_each(|word| add("command", word));
         out
     }
@@ -110,6 +117,7 @@ impl Orders {
                 b"models" => orders.models = path(),
                 b"pin" => orders.pin = text().parse().ok(),
                 b"job" => orders.job = Some(text()),
+                b"forward" => orders.forward = Some(value),
                 b"command" => orders.command.push(value),
                 _ => {}
             }
@@ -178,6 +186,7 @@ mod tests {
             models: Some("/models".into()),
             pin: Some(3),
             job: Some("7".into()),
+            forward: Some(b"board:/scratch".to_vec()),
             command: vec![b"app".to_vec(), b"".to_vec(), b"-x=1".to_vec()],
         };
         assert_eq!(Orders::from_bytes(&all.to_bytes()), all);

@@ -96,6 +96,19 @@ pub struct Loads {
     pub loaded: u64,
 }
 
+/// What was foretold to I/O nodes of the files that they serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Foretold {
+    /// Files that were forwarded.
+    pub files: u64,
+    /// Requests that were foretold.
+    pub requests: u64,
+    /// Those of them that came.
+    pub came: u64,
+    /// How often it was given up for a while, because too little came.
+    pub given_up: u64,
+}
+
 /// A file or program and what was done.
 #[derive(Clone, Debug)]
 pub struct Named {
@@ -144,6 +157,8 @@ pub struct Summary {
     pub wasted: u64,
     /// What the back-ends did, a line each.
     pub backends: Vec<String>,
+    /// What was foretold to I/O nodes.
+    pub foretold: Foretold,
     /// What was decided and why.
     pub decided: Vec<String>,
     /// What was not seen.
@@ -180,6 +195,7 @@ impl Summary {
         self.write_totals(&mut out);
         self.write_prediction(&mut out);
         self.write_loads(&mut out);
+        self.write_foretold(&mut out);
         self.write_decided(&mut out);
         self.unseen
             .iter()
@@ -295,6 +311,32 @@ impl Summary {
         self.backends.iter().for_each(|line| row(out, "", line));
     }
 
+    fn write_foretold(&self, out: &mut String) {
+        let Foretold {
+            files,
+            requests,
+            came,
+            given_up,
+        } = self.foretold;
+        if files == 0 {
+            return;
+        }
+        let told = match requests {
+            0 => "nothing was foretold to them".to_owned(),
+            _ => format!(
+                "{} foretold to them, {} of these came",
+                counted(requests, "request"),
+                share(came as f64, requests)
+            ),
+        };
+        let given_up = match given_up {
+            0 => String::new(),
+            _ => format!(", given up {} for a while", counted(given_up, "time")),
+        };
+        let line = format!("{} at I/O nodes; {told}{given_up}", counted(files, "file"));
+        row(out, "forwarded", &line);
+    }
+
     /// For machines.
     pub fn json(&self) -> Value {
         let named = |list: &[Named]| -> Vec<Value> {
@@ -338,6 +380,12 @@ impl Summary {
                 "bytes_wasted": self.wasted,
                 "by_reason": Value::Object(loads.collect()),
                 "backends": self.backends,
+            },
+            "forwarded": {
+                "files": self.foretold.files,
+                "foretold": self.foretold.requests,
+                "came": self.foretold.came,
+                "given_up": self.foretold.given_up,
             },
             "decided": self.decided,
             "not_seen": self.unseen,

@@ -18,7 +18,11 @@ fn manager() -> Manager {
 }
 
 fn make(advise: bool, mind: Box<MakeMind>, trace: Option<File>) -> Manager {
-    Manager::create(Options {
+    Manager::create(options(advise, mind, trace)).unwrap()
+}
+
+fn options(advise: bool, mind: Box<MakeMind>, trace: Option<File>) -> Options {
+    Options {
         filter: PathFilter::default(),
         advise,
         mind,
@@ -26,9 +30,9 @@ fn make(advise: bool, mind: Box<MakeMind>, trace: Option<File>) -> Manager {
         models: None,
         command: Vec::new(),
         job: None,
+        forward: None,
         slots: 4,
-    })
-    .unwrap()
+    }
 }
 
 /// A program with a file open, as the manager's arena has it.
@@ -184,6 +188,42 @@ fn what_a_program_lost_is_counted_wherever_the_manager_is() {
     program.tell(Kind::Gap, 7);
     manager.look();
     assert_eq!(manager.lost, 7);
+}
+
+#[test]
+fn of_a_file_that_an_io_node_serves_the_node_is_told_and_nobody_else() {
+    let (scribe, directory) = (Scribe::default(), directory());
+    let path = directory.path().join("data");
+    let file = file_on_disk(&path, 4096);
+    let forward = format!("no-such-switchboard:{}", directory.path().display());
+    let mut manager = Manager::create(Options {
+        forward: Some(forward.into_bytes()),
+        ..options(true, scribe.made(), None)
+    })
+    .unwrap();
+    let mut program = Program::with_file(&manager, &file, &path);
+    for step in 0..100 {
+        let start = sys::monotonic_ns();
+        program.tell_at(Kind::Operation(Action::Read), start, step * 10, 10);
+        manager.look();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    let summary = manager.glimpse();
+    assert_eq!(summary.foretold.files, 1);
+    assert!(summary.foretold.came > 30, "{:?}", summary.foretold);
+    let book = scribe.book();
+    assert!(book.opened.is_empty() && book.accessed == 0 && book.expected.is_empty());
+    drop(book);
+    // There is nobody to tell it to.
+    let mut trouble = None;
+    while trouble.is_none() {
+        trouble = manager.foretelling.as_ref().unwrap().trouble();
+    }
+    let notes = manager.finish().notes;
+    assert!(
+        notes.iter().any(|n| n.contains("could not be told")),
+        "{notes:?}"
+    );
 }
 
 #[test]

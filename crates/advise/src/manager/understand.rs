@@ -3,11 +3,12 @@
 
 use super::batch::{Item, What};
 use super::files::Open;
+use super::foretell::Coming;
 use super::skim::Skimmed;
 use super::{Manager, SUSPICIOUS_SWEEPS};
 use crate::plan::{Access, FileNumber, Opened};
 use presagio_arena::{Operation, Origin};
-use presagio_core::{Action, Event, FileId, IdHashMap, Layer, Nanos, Range};
+use presagio_core::{Action, Event, FileId, IdHashMap, Layer, Nanos, Op, Range};
 use presagio_trace::{Process as TraceProcess, Record};
 
 impl Manager {
@@ -172,6 +173,9 @@ impl Manager {
         let Some(file) = self.files.get_mut(number) else {
             return;
         };
+        if file.forwarded.is_some() {
+            return self.tell_forwarded(event, number);
+        }
         if !write {
             file.gain.read(range);
         }
@@ -192,6 +196,19 @@ impl Manager {
             range,
             write,
         });
+    }
+
+    /// Nothing is to be done here about a file that an I/O node serves.
+    fn tell_forwarded(&mut self, event: &Event, file: FileNumber) {
+        let op = if event.action == Action::Write {
+            Op::Write
+        } else {
+            Op::Read
+        };
+        if let Some(foretelling) = &mut self.foretelling {
+            let range = Range::at(event.offset, event.len);
+            foretelling.happened(event.process, &Coming { file, op, range });
+        }
     }
 
     /// Tells the mind that a file is open, if it can be found out where it lies.

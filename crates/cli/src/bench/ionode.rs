@@ -5,10 +5,12 @@
 //! the ratio of a round pair is what counts, and the median of them.
 
 mod crowd;
+pub mod forwarded;
 mod latency;
 mod load;
 mod server;
 mod strided;
+mod throttled;
 
 use super::{Bar, Effort, Report, Scope};
 use crate::progress::progress;
@@ -62,18 +64,26 @@ pub fn run(scope: &Scope) -> anyhow::Result<Report> {
     if scope.has(STRIDED) {
         bench.strided(&mut report)?;
     }
+    if scope.has(THROTTLED) {
+        bench.throttled(&mut report)?;
+    }
     if scope.has(LATENCY) {
         bench.latency(&mut report)?;
     }
     if scope.has(CROWD) {
         bench.crowd(&mut report)?;
     }
+    if scope.has(FORWARDED) {
+        bench.forwarded(&mut report)?;
+    }
     Ok(report)
 }
 
 const STRIDED: &str = "128 strided clients of 32 KiB, emulated disk";
+const THROTTLED: &str = "128 strided clients of 32 KiB, O_DIRECT on a throttled device";
 const LATENCY: &str = "what scheduling adds to one read of 4 KiB";
 const CROWD: &str = "memory with many connections";
+const FORWARDED: &str = "1 MiB sequential through the preload path";
 
 struct Bench {
     plan: Plan,
@@ -130,7 +140,17 @@ impl Bench {
         for policy in PolicyKind::ALL {
             progress.set_message(format!("{policy} on a disk"));
             let dir = self.sub(&format!("strided-{policy}"))?;
-            rows.push((policy, strided::run(&dir, policy.name(), self.plan.blocks)?));
+            let arguments = [
+                "--emulate",
+                "hdd",
+                "--policy",
+                policy.name(),
+                "--depth",
+                "1",
+            ];
+            let server = Server::presagio(&dir, &arguments)?;
+            strided::fill(&server, self.plan.blocks)?;
+            rows.push((policy, strided::run(&server, self.plan.blocks)?));
             progress.inc(1);
         }
         progress.finish_and_clear();
@@ -156,6 +176,72 @@ impl Bench {
             },
         ));
         Ok(())
+    }
+
+    fn throttled(&self, report: &mut Report) -> anyhow::Result<()> {
+        let bar = |policy: PolicyKind, gain: f64| {
+            let name = format!("strided on a throttled device: {policy} / NOOP");
+            Bar::at_least(name, gain, "", 5.0)
+        };
+        let aggregating = || PolicyKind::ALL.into_iter().filter(|it| it.aggregates());
+        let rows = match self.throttled_rows() {
+            Ok(rows) => rows,
+            Err(why) => {
+                let why = format!("{why:#}");
+                let missing = aggregating().map(|policy| bar(policy, 0.0).not_measured(&*why));
+                report.bars.extend(missing);
+                return Ok(());
+            }
+        };
+        let noop = rows[0].1.mb_per_s;
+        let of = |policy| rows.iter().find(|row| row.0 == policy);
+        let measured = aggregating().filter_map(of);
+        let bars = measured.map(|(policy, found)| bar(*policy, found.mb_per_s / noop));
+        report.bars.extend(bars);
+        let cells = |(policy, found): &(PolicyKind, throttled::Found)| {
+            vec![
+                Cell::Text(policy.to_string()),
+                Cell::Number(found.mb_per_s, 1),
+                Cell::Number(found.mb_per_s / noop, 2),
+                Cell::Number(found.reads as f64, 0),
+                Cell::Number(found.kib, 0),
+            ]
+        };
+        report.tables.push((
+            "throttled",
+            Table {
+                title: format!("{THROTTLED} ({} reads a second)", throttled::IOPS),
+                columns: vec![
+                    ("policy", "policy"),
+                    ("mb_per_s", "MB/s"),
+                    ("gain", "/ NOOP"),
+                    ("device_reads", "reads at the device"),
+                    ("kib_per_read", "KiB each"),
+                ],
+                rows: rows.iter().map(cells).collect(),
+            },
+        ));
+        Ok(())
+    }
+
+    fn throttled_rows(&self) -> anyhow::Result<Vec<(PolicyKind, throttled::Found)>> {
+        anyhow::ensure!(
+            rustix::process::geteuid().is_root(),
+            "only root can make and throttle a device"
+        );
+        // What may pass before the throttle begins to count is little of that.
+        let blocks = 4 * self.plan.blocks;
+        let device = throttled::Device::new(&self.sub("device")?, blocks)?;
+        let progress = progress(PolicyKind::ALL.len() as u64);
+        let mut rows = Vec::new();
+        for policy in PolicyKind::ALL {
+            progress.set_message(format!("{policy} on a throttled device"));
+            let dir = self.sub(&format!("throttled-{policy}"))?;
+            rows.push((policy, device.run(&dir, policy.name())?));
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Ok(rows)
     }
 
     fn latency(&self, report: &mut Report) -> anyhow::Result<()> {
@@ -214,6 +300,36 @@ impl Bench {
                     row(format!("{idle} idle"), memory.idle),
                     row(format!("and {busy} busy"), memory.busy),
                 ],
+            },
+        ));
+        Ok(())
+    }
+
+    fn forwarded(&self, report: &mut Report) -> anyhow::Result<()> {
+        let found = forwarded::run(&self.sub("forwarded")?, self.plan.rounds, self.plan.round)?;
+        let mut rows = Vec::new();
+        for (name, rounds) in [("reads", &found.reads), ("writes", &found.writes)] {
+            let ratio = median(rounds.iter().map(|(forwarded, bare)| forwarded / bare));
+            let bar = format!("1 MiB {name} through the preload path / a bare relay");
+            report.bars.push(Bar::at_least(bar, ratio, "", 0.8));
+            rows.push(vec![
+                Cell::Text(name.to_owned()),
+                Cell::Number(median(rounds.iter().map(|round| round.0)), 0),
+                Cell::Number(median(rounds.iter().map(|round| round.1)), 0),
+                Cell::Number(ratio, 2),
+            ]);
+        }
+        report.tables.push((
+            "forwarded",
+            Table {
+                title: FORWARDED.to_owned(),
+                columns: vec![
+                    ("operation", ""),
+                    ("mb_per_s", "MB/s"),
+                    ("relay_mb_per_s", "relay"),
+                    ("ratio", "ratio"),
+                ],
+                rows,
             },
         ));
         Ok(())

@@ -7,7 +7,7 @@
 
 pub mod alloc;
 mod bars;
-mod ionode;
+pub mod ionode;
 mod predict;
 pub mod preload;
 mod profile;

@@ -12,7 +12,7 @@
 //! - **Never worse**: where nothing can be gained, in pairs; what counts is the 95 % confidence interval of the slowdown.
 
 pub mod load;
-mod place;
+pub mod place;
 
 use super::{Bar, Effort, Report, Scope};
 use crate::failure::failure;

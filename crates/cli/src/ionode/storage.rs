@@ -3,7 +3,9 @@
 use crate::failure::failure;
 use crate::model;
 use crate::size::Size;
-use presagio_storage::{Directory, Emulated, LayoutSource, Located, Storage, Striped, StripedSet};
+use presagio_storage::{
+    Direct, Directory, Emulated, LayoutSource, Located, Storage, Striped, StripedSet,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +20,9 @@ pub struct Args {
     /// Where the file system keeps bytes: gluster, lustre or ceph servers=N, or stripe=SIZE servers=N
     #[arg(long, value_name = "LAYOUT", conflicts_with = "server")]
     layout: Option<LayoutSource>,
+    /// Leave the page cache alone: whole blocks go straight to the device, and reads come from it (O_DIRECT)
+    #[arg(long, conflicts_with = "server")]
+    direct: bool,
     /// Take as long as such a device would: hdd, raid0, ssd, pastel, graphene, suno, edel, or a profile's file
     #[arg(long, value_name = "DEVICE")]
     emulate: Option<String>,
@@ -30,6 +35,10 @@ impl Args {
             (None, true) => Arc::new(Directory),
             (None, false) => Arc::new(self.striped(export)?),
         };
+        let plain = match self.direct {
+            true => self.straight(export, plain)?,
+            false => plain,
+        };
         let Some(name) = &self.emulate else {
             return Ok(plain);
         };
@@ -37,6 +46,18 @@ impl Args {
         // Presets are checked, and a profile always has a device.
         let device = |_| model.device().expect("a preset or a profile");
         Ok(Arc::new(Emulated::new(plain, device)))
+    }
+
+    fn straight(&self, export: &Path, plain: Arc<dyn Storage>) -> anyhow::Result<Arc<dyn Storage>> {
+        // What cannot be told now shows with each file, and those that cannot go through the page cache.
+        if let Ok(false) = Direct::is_possible(export) {
+            return Err(failure(
+                format!("cannot leave the page cache of {} alone", export.display()),
+                "its file system has no O_DIRECT",
+                "leave --direct out",
+            ));
+        }
+        Ok(Arc::new(Direct::new(plain)))
     }
 
     fn striped(&self, export: &Path) -> anyhow::Result<Striped> {

@@ -4,25 +4,21 @@
 //! first process that the library finds itself in, another one where that process execs. This process, which supervises
 //! the command as ever, makes one summary and one trace of them.
 
+use super::forward::{self, Forward};
 use super::library::Preload;
+use super::place::Place;
 use super::settings::Plan;
 use super::{manager, supervise};
-use crate::failure::failure;
 use presagio_advise::manager::Summary;
 use presagio_trace::join::{Align, Joiner};
 use presagio_trace::sorted::Spill;
 use presagio_trace::{Sink, native};
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::getuid;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
 
 /// What a manager inside left.
 struct Left {
@@ -38,12 +34,18 @@ const PREFIX: &str = "presagio-run-";
 const ORDERS: &str = "orders";
 
 /// Runs a command with a manager inside.
-pub fn run(command: &[OsString], preload: &Preload, mut plan: Plan) -> anyhow::Result<ExitCode> {
-    let (directory, _lock) = prepare(&plan)?;
+pub fn run(
+    command: &[OsString],
+    preload: &Preload,
+    mut plan: Plan,
+    forward: Option<Forward>,
+) -> anyhow::Result<ExitCode> {
+    let directory = Place::make(PREFIX, ORDERS, &plan.orders.to_bytes())?;
     preload.enter_inside(directory.path())?;
+    forward::enter(forward.as_ref(), preload)?;
     let summary = move || {
         let (mut summary, is_there) = sum_up(directory.path(), plan.orders.trace.as_deref());
-        manager::complete(&mut summary, std::mem::take(&mut plan.blind));
+        manager::complete(&mut summary, std::mem::take(&mut plan.known));
         if let Some(file) = plan.json.take() {
             manager::write_json(&summary, file);
         }
@@ -52,48 +54,7 @@ pub fn run(command: &[OsString], preload: &Preload, mut plan: Plan) -> anyhow::R
             false => "presagio: there was no manager: the command cannot be preloaded, or may start no thread\n".into(),
         }
     };
-    Ok(supervise::supervise(command, summary))
-}
-
-/// A directory of the user's own, with the orders in it.
-fn prepare(plan: &Plan) -> anyhow::Result<(TempDir, File)> {
-    let make = || {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let runtime = runtime.filter(|r| r.is_absolute() && r.is_dir());
-        let place = runtime.unwrap_or_else(std::env::temp_dir);
-        clear(&place);
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
-        let mut orders = File::create_new(directory.path().join(ORDERS))?;
-        flock(&orders, FlockOperation::LockExclusive)?;
-        orders.write_all(&plan.orders.to_bytes())?;
-        Ok((directory, orders))
-    };
-    make().map_err(|error: io::Error| {
-        let what = "there is no place for the orders of the manager";
-        failure(
-            what,
-            error,
-            "set XDG_RUNTIME_DIR to a directory of your own",
-        )
-    })
-}
-
-/// Takes away what runs left that were killed outright. Those of other users stay, since they cannot be opened, and so do
-/// those whose orders are not there yet.
-fn clear(place: &Path) {
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        let is_run = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
-        let orders = || File::open(entry.path().join(ORDERS));
-        if is_run
-            && entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == getuid().as_raw())
-            && let Ok(orders) = orders()
-            && flock(&orders, FlockOperation::NonBlockingLockExclusive).is_ok()
-            // It may have been locked just now by who made it, and is empty then.
-            && orders.metadata().is_ok_and(|m| m.len() > 0)
-        {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+    Ok(supervise::supervise(command, forward, summary))
 }
 
 /// One summary of all that managers left, and whether there was any.

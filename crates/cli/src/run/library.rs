@@ -10,6 +10,9 @@ const NAME: &str = "libpresagio.so";
 /// The library that has the manager in it: beside the other.
 const INSIDE: &str = "libpresagio_inside.so";
 
+/// The library that serves what is forwarded: beside the other.
+const DIVERT: &str = "libpresagio_divert.so";
+
 /// Names the library, where it is not beside the command.
 const VARIABLE: &str = "PRESAGIO_LIB";
 
@@ -70,16 +73,7 @@ impl Preload {
     /// Puts both libraries into the environment of what is started next, and the directory of this run. The manager's is
     /// the second: the loader starts them from the last to the first, and it has to be there before it is looked for.
     pub fn enter_inside(&self, directory: &Path) -> anyhow::Result<()> {
-        let inside = self.library.with_file_name(INSIDE);
-        if !inside.is_file() {
-            let what = format!("{INSIDE} is not where it should be");
-            let cause = format!("it does not lie beside {}", self.library.display());
-            return Err(failure(
-                what,
-                cause,
-                "build it with `cargo build --release`",
-            ));
-        }
+        let inside = self.beside(INSIDE)?;
         let list = listed(std::env::var_os(PRELOAD), &self.library);
         // SAFETY: this process has one thread.
         unsafe {
@@ -88,6 +82,30 @@ impl Preload {
             std::env::set_var(presagio_arena::INSIDE, directory);
         }
         Ok(())
+    }
+
+    /// Puts the library that serves what is forwarded behind the others, and what it has to know.
+    pub fn enter_divert(&self, forwarded: &OsStr) -> anyhow::Result<()> {
+        let divert = self.beside(DIVERT)?;
+        let list = listed(std::env::var_os(PRELOAD), &divert);
+        // SAFETY: this process has one thread.
+        unsafe {
+            std::env::set_var(PRELOAD, list);
+            std::env::set_var(presagio_forward::switchboard::VARIABLE, forwarded);
+        }
+        Ok(())
+    }
+
+    /// Another library, which lies beside the first.
+    fn beside(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.library.with_file_name(name);
+        if !path.is_file() {
+            let what = format!("{name} is not where it should be");
+            let cause = format!("it does not lie beside {}", self.library.display());
+            let advice = "build it with `cargo build --release`";
+            return Err(failure(what, cause, advice));
+        }
+        Ok(path)
     }
 
     /// The same for a person's shell, line by line.

@@ -3,7 +3,7 @@
 //! It keeps stderr, to show the summary there if whoever started it was killed, and nothing else that it inherited: a
 //! pipe to another program must close when the command closes it.
 
-use super::settings::Plan;
+use super::settings::{Known, Plan};
 use super::supervise::say;
 use presagio_advise::manager::Summary;
 use presagio_advise::manager::desk::{Desk, Doors, Ticket};
@@ -64,7 +64,7 @@ fn end(child: libc::pid_t) {
 fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
     leave_home(&plan, &guest, door.as_ref());
     let json = plan.json.take();
-    let (quiet, blind) = (plan.quiet, std::mem::take(&mut plan.blind));
+    let (quiet, known) = (plan.quiet, std::mem::take(&mut plan.known));
     let (listener, path) = door.map(|d| (d.listener, d.path)).unzip();
     let begun = plan.begin().and_then(|manager| {
         let doors = Doors {
@@ -88,7 +88,7 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
     if let Some(path) = path {
         super::job::close_door(&path);
     }
-    complete(&mut summary, blind);
+    complete(&mut summary, known);
     if let Some(file) = json {
         write_json(&summary, file);
     }
@@ -99,13 +99,14 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
     0
 }
 
-/// Says what could not be seen from the beginning.
-pub fn complete(summary: &mut Summary, blind: Vec<String>) {
-    if summary.processes == 0 && blind.is_empty() {
+/// Says what was known from the beginning.
+pub fn complete(summary: &mut Summary, known: Known) {
+    if summary.processes == 0 && known.blind.is_empty() {
         let note = "nothing was reported: the command used none of the files that are followed, or cannot be preloaded";
         summary.notes.push(note.into());
     }
-    summary.unseen.splice(0..0, blind);
+    summary.unseen.splice(0..0, known.blind);
+    summary.notes.extend(known.notes);
 }
 
 /// What a person gets to see. Who wants it quiet wants to know that the trace is not what it should be, though.

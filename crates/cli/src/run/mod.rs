@@ -8,18 +8,23 @@
 //!
 //! With `--in-process` there is no manager beside the command, but one inside of it ([`inside`]).
 //!
+//! With `--forward`, the supervisor also keeps the way to the I/O nodes ([`mod@forward`]).
+//!
 //! Ranks of one job on one node share a manager ([`job`]); a `presagio run` within another one simply becomes its
 //! command.
 
+mod forward;
 mod inherited;
 mod inside;
 pub mod job;
 pub mod library;
 pub mod manager;
+mod place;
 pub mod settings;
 mod supervise;
 
 use crate::failure::{failure, one_line};
+use forward::Forward;
 use job::Job;
 use library::Preload;
 use presagio_advise::manager::desk::{Ticket, answers};
@@ -43,6 +48,11 @@ use std::process::ExitCode;
 /// Statically linked programs, io_uring, system calls that a program makes itself, and pages of mapped files
 /// cannot be seen; the summary says so where it was noticed.
 ///
+/// With --forward, what lies under a prefix is served by I/O nodes (`presagio ionode`): no mount, no root. The command
+/// sees these files as if they lay there. Programs that are linked statically or make system calls themselves do not
+/// see them: for those there is `presagio mount`. Where a node asks who you are, a credential of MUNGE is made; with
+/// the --tls options, a certificate says it.
+///
 /// Exit status: the command's; if it was killed by a signal, so is this. 125 if presagio itself could not do
 /// what was asked, 126 if the command cannot be executed, 127 if it was not found.
 ///
@@ -50,18 +60,24 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  presagio run -- ./app input.dat             faster where it can be, with a summary
+  presagio run -- ./app input.dat             less waiting, and a summary
   presagio run --observe --trace t.ptrace -- ./app   only watch, and record
   presagio trace info t.ptrace                what was recorded?
   presagio run --config hints.json -- ./app   hints by hand, as for MERCURY
   presagio run --include '*.h5' -- python3 train.py
-  presagio run --json run.json --quiet -- ./app      the summary for a script
-  presagio run --in-process -- ./app          no process beside it, but threads inside
-  mpirun -n 4 presagio run -- ./app           one summary for all four")]
+  presagio run --json run.json --quiet -- ./app   a summary for a script
+  presagio run --in-process -- ./app          threads inside, no process
+  mpirun -n 4 presagio run -- ./app           one summary for all four
+  presagio run --forward /data=tcp:io1:5640,tcp:io2:5640 -- ./app
+                                              /data is what they export
+  presagio run --off --forward /data=unix:/run/node.sock -- ls /data
+                                              only forward, watch nothing")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
-    /// Run the command as if presagio were not there
+    #[command(flatten)]
+    forward: forward::Args,
+    /// Run the command as if presagio were not there, but for what --forward says
     #[arg(long, conflicts_with_all = ["observe", "advise", "trace", "config", "json", "in_process"])]
     off: bool,
     /// Run the manager on a thread inside the command, where there may be no second process. With ranks, put
@@ -85,31 +101,49 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn start(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.off || is_switched_off() {
+    if is_switched_off() {
+        args.forward.say_switched_off();
+        return Ok(supervise::become_it(&args.command));
+    }
+    let forward = args.forward.prepare()?;
+    if args.off && forward.is_none() {
         return Ok(supervise::become_it(&args.command));
     }
     let preload = Preload::find()?;
+    if args.off {
+        return unwatched(args, &preload, forward);
+    }
     if let Some(address) = outer_manager() {
         if !args.settings.is_usual() {
             args.settings.say_unused("another presagio run around it");
         }
         preload.enter(&address);
-        return Ok(supervise::become_it(&args.command));
+        return unwatched(args, &preload, forward);
     }
     if args.in_process {
         refuse_shared_files(args)?;
-        let mut plan = plan(args)?;
+        let mut plan = plan(args, forward.as_ref())?;
         plan.make_absolute()?;
-        return inside::run(&args.command, &preload, plan);
+        return inside::run(&args.command, &preload, plan, forward);
     }
-    match register(args)? {
+    match register(args, forward.as_ref())? {
         Some(ticket) => {
             preload.enter(OsStr::new(&ticket.address));
+            forward::enter(forward.as_ref(), &preload)?;
             let leave = || supervise::leave(ticket);
-            Ok(supervise::supervise(&args.command, leave))
+            Ok(supervise::supervise(&args.command, forward, leave))
         }
-        None => Ok(supervise::become_it(&args.command)),
+        None => unwatched(args, &preload, forward),
     }
+}
+
+/// Runs the command without a manager of our own. Where something is forwarded, this process stays for that.
+fn unwatched(args: &Args, preload: &Preload, forward: Option<Forward>) -> anyhow::Result<ExitCode> {
+    forward::enter(forward.as_ref(), preload)?;
+    Ok(match forward {
+        Some(_) => supervise::supervise(&args.command, forward, String::new),
+        None => supervise::become_it(&args.command),
+    })
 }
 
 /// Ranks with a manager each would write the same files.
@@ -137,15 +171,17 @@ fn outer_manager() -> Option<OsString> {
 }
 
 /// Finds a manager to register with, or starts one. `None`: there can be none, and the command runs without.
-fn register(args: &Args) -> anyhow::Result<Option<Ticket>> {
+fn register(args: &Args, forward: Option<&Forward>) -> anyhow::Result<Option<Ticket>> {
+    // One that stands does not know this command's way to the nodes.
     if args.settings.is_usual()
+        && forward.is_none()
         && let Some(ticket) = job::standing_advisor()
     {
         return Ok(Some(ticket));
     }
     let job = Job::of_environment();
     let start = |listener| {
-        let plan = plan(args)?;
+        let plan = plan(args, forward)?;
         Ok(manager::start(
             plan,
             listener,
@@ -174,17 +210,19 @@ fn register(args: &Args) -> anyhow::Result<Option<Ticket>> {
 }
 
 /// What the manager is to do, as far as it can go wrong because of what the user asked for.
-fn plan(args: &Args) -> anyhow::Result<Plan> {
+fn plan(args: &Args, forward: Option<&Forward>) -> anyhow::Result<Plan> {
     let mut plan = args.settings.plan()?;
     let words = args.command.iter().cloned();
     plan.orders.command = words.map(OsStringExt::into_vec).collect();
+    plan.orders.forward = forward.map(|forward| forward.value().into_vec());
+    plan.known.notes = args.forward.notes();
     let program = find_program(&args.command[0]);
     if program.as_deref().and_then(is_static) == Some(true) {
         let name = args.command[0].to_string_lossy();
         let blind = format!(
             "anything that {name} does itself: it is linked statically, so that no library can be preloaded"
         );
-        plan.blind.push(blind);
+        plan.known.blind.push(blind);
     }
     Ok(plan)
 }

@@ -57,8 +57,16 @@ pub struct Plan {
     pub trace: Option<File>,
     pub json: Option<File>,
     pub quiet: bool,
-    /// What will not be seen, as far as that is known before.
+    pub known: Known,
+}
+
+/// What the summary has to say that is known before.
+#[derive(Default)]
+pub struct Known {
+    /// What will not be seen.
     pub blind: Vec<String>,
+    /// What else one should know.
+    pub notes: Vec<String>,
 }
 
 impl Settings {
@@ -100,6 +108,7 @@ impl Settings {
             models: self.models(),
             pin: self.pin,
             job: super::job::name(),
+            forward: None,
             command: Vec::new(),
         };
         orders.filter()?;
@@ -108,7 +117,7 @@ impl Settings {
             trace: self.trace.as_deref().map(open_trace).transpose()?,
             json: self.json.as_deref().map(open_json).transpose()?,
             quiet: self.quiet,
-            blind: Vec::new(),
+            known: Known::default(),
             orders,
         })
     }

@@ -5,6 +5,7 @@
 //! is passed on. All signals are blocked here and taken one by one; no handler is ever installed, so the command inherits
 //! everything as it was. If this process is killed outright, so is the command.
 
+use super::forward::Forward;
 use super::inherited;
 use presagio_advise::manager::desk::Ticket;
 use std::ffi::{CString, OsString};
@@ -41,9 +42,24 @@ pub fn become_it(command: &[OsString]) -> ExitCode {
     cannot_execute(command, arguments.execute())
 }
 
-/// Runs the command as a child, shows the summary, and ends as it ended.
-pub fn supervise(command: &[OsString], summary: impl FnOnce() -> String) -> ExitCode {
+/// Runs the command as a child, with a way to the nodes if something is forwarded, shows the summary, and ends as it ended.
+pub fn supervise(
+    command: &[OsString],
+    forward: Option<Forward>,
+    summary: impl FnOnce() -> String,
+) -> ExitCode {
     let before = block_signals();
+    // Its threads have all signals blocked, like this one.
+    let forwarding = match forward.map(Forward::begin).transpose() {
+        Ok(forwarding) => forwarding,
+        Err(error) => {
+            summary();
+            say(&format!(
+                "presagio: nothing can be forwarded; {error}; may you start no thread?\n"
+            ));
+            return ExitCode::from(super::FAILED);
+        }
+    };
     let child = match spawn(command, &before) {
         Ok(child) => child,
         Err(error) => {
@@ -55,16 +71,21 @@ pub fn supervise(command: &[OsString], summary: impl FnOnce() -> String) -> Exit
     // A pipe must close when the command closes it.
     super::manager::lead_nowhere();
     let end = attend(child);
+    // The manager may have something to tell the nodes to the end.
     say(&summary());
+    drop(forwarding);
     end_like(end)
 }
 
 /// Leaves the manager; what it has to say.
 pub fn leave(ticket: Ticket) -> String {
-    match ticket.leave() {
-        Ok(stream) => summary(stream, PATIENCE)
-            .unwrap_or_else(|error| format!("presagio: there is no summary: {error}\n")),
-        Err(_) => "presagio: the manager is gone, and its summary with it\n".to_owned(),
+    let gone = || "presagio: the manager is gone, and its summary with it\n".to_owned();
+    match ticket.leave().map(|stream| summary(stream, PATIENCE)) {
+        Ok(Ok(text)) => text,
+        // Killed, but not quite dead when it was told that we leave.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => gone(),
+        Ok(Err(error)) => format!("presagio: there is no summary: {error}\n"),
+        Err(_) => gone(),
     }
 }
 

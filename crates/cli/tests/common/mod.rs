@@ -2,9 +2,13 @@
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
+pub mod apart;
+pub mod nodes;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the command said and how it ended.
 pub struct Said {
@@ -23,7 +27,10 @@ impl Said {
 
 /// Runs `presagio` with `args`; stdout and stderr are no terminals here.
 pub fn presagio(args: &[&str]) -> Said {
-    run(Command::new(program()).args(args).env_remove("COLUMNS"))
+    run(Command::new(program())
+        .args(args)
+        .env("PRESAGIO_LIB", library())
+        .env_remove("COLUMNS"))
 }
 
 /// Like `presagio`, with a terminal that claims to be so many columns wide.
@@ -60,6 +67,14 @@ pub fn presagio_ok(args: &[&str]) -> Said {
     said
 }
 
+/// The library that was built for the tests: it lies beside them.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let library = test.with_file_name("libpresagio.so");
+    assert!(library.is_file(), "no {}", library.display());
+    library
+}
+
 pub fn program() -> &'static str {
     env!("CARGO_BIN_EXE_presagio")
 }
@@ -69,8 +84,12 @@ pub struct TempDir(PathBuf);
 
 impl TempDir {
     pub fn new(name: &str) -> TempDir {
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        // The path of a socket has a hundred characters at most, wherever this is built.
+        let short: String = name.chars().take(16).collect();
+        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let unique = format!("{short}-{process}-{number}");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique);
         std::fs::create_dir_all(&path).expect("a temporary directory");
         TempDir(path)
     }

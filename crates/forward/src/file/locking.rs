@@ -21,7 +21,8 @@ impl Owner {
     /// The name by which the node knows it. It is the same on all connections.
     pub(crate) fn client(&self, link: &Link) -> String {
         let name = &link.options.identity.client;
-        format!("{name}/{}/{:x}", link.instance, self.key)
+        let owners = link.options.owners.unwrap_or(link.instance);
+        format!("{name}/{owners}/{:x}", self.key)
     }
 }
 

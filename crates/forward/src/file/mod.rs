@@ -4,42 +4,23 @@ mod attributes;
 mod data;
 mod locking;
 mod names;
+mod opening;
 
 pub use crate::locks::Span;
 pub use locking::Owner;
 pub use names::Listed;
+pub(crate) use opening::as_it_was;
 
-use crate::held::{Held, Place, walk};
-use crate::link::{CHECKED, Connection};
+use crate::held::{self, Held, Place, Walk};
+use crate::link::{Connection, next};
 use crate::remote::Inner;
 use presagio_ninep::client::{Answer, Ask, Error};
-use presagio_ninep::{Attr, Errno, GetAttr, List, Name, OpenFlags, Qid, Reply, Request, Step};
+use presagio_ninep::{Attr, Errno, GetAttr, List, Name, Qid, Reply, Request, Step};
 use std::fmt;
 use std::sync::Arc;
 
-/// What of `open`'s flags means something to a node. O_DIRECT does not: what is aligned here is not aligned there.
-const OPEN_FLAGS: OpenFlags = OpenFlags(
-    OpenFlags::ACCESS.0
-        | OpenFlags::EXCL.0
-        | OpenFlags::TRUNC.0
-        | OpenFlags::APPEND.0
-        | OpenFlags::NONBLOCK.0
-        | OpenFlags::SYNC.0
-        | OpenFlags::DSYNC.0
-        | OpenFlags::DIRECTORY.0
-        | OpenFlags::NOFOLLOW.0
-        | OpenFlags::NOATIME.0
-        | OpenFlags::LARGEFILE.0,
-);
-
 /// What is asked for of a file's attributes.
 const WANTED_ATTR: GetAttr = GetAttr(GetAttr::BASIC.0 | GetAttr::BTIME.0);
-
-/// Flags that change a file, so that an open with them must not be repeated.
-const ONCE_FLAGS: OpenFlags = OpenFlags(OpenFlags::TRUNC.0 | OpenFlags::EXCL.0);
-
-/// Flags that make a file what it is, which it is by now.
-const MAKING_FLAGS: OpenFlags = OpenFlags(ONCE_FLAGS.0 | OpenFlags::CREAT.0);
 
 /// A file or directory, as one user has it; open if it comes from [`open`](File::open) or [`create`](File::create).
 /// Many threads may use it at once. Dropping it lets the node forget it.
@@ -47,6 +28,16 @@ const MAKING_FLAGS: OpenFlags = OpenFlags(ONCE_FLAGS.0 | OpenFlags::CREAT.0);
 pub struct File {
     pub(crate) held: Arc<Held>,
     pub(crate) remote: Arc<Inner>,
+}
+
+/// How far a walk went.
+#[derive(Clone, Debug)]
+pub struct Far {
+    /// What the names that were walked are of: of the first that is missing here, nothing is known but that it could not
+    /// be walked.
+    pub qids: Vec<Qid>,
+    /// The file of the last name, if all of them were walked.
+    pub file: Option<File>,
 }
 
 /// Takes what is wanted out of a reply.
@@ -74,6 +65,11 @@ impl File {
     /// Its path from the root of the export when it was last seen. Only a hint where others rename too.
     pub fn path(&self) -> Vec<u8> {
         self.held.place().path.clone()
+    }
+
+    /// By what the node, or another one of the same export, finds it again; for [`Remote::reopen`](crate::Remote::reopen).
+    pub fn handle(&self) -> Option<Arc<[u8]>> {
+        self.held.place().handle.clone()
     }
 
     /// Whether the node can find it again whatever becomes of its name.
@@ -148,34 +144,71 @@ impl File {
     fn walk_with(&self, path: &[u8], mask: Option<GetAttr>) -> Result<(File, Option<Attr>), Errno> {
         let link = &self.held.link;
         let new = Held::new(link, Some(self.held.root()))?;
+        let steps = held::steps(path)?;
+        let walk = Walk::new(&self.held, &new, &steps, self.path_of(path));
         let attr = link.repeat(&[&self.held], |connection| {
             new.begin(connection);
-            let walked = walk(connection, self.held.fid, new.fid, path);
-            match new.unless_refused(walked)? {
-                Some(qid) => {
-                    new.stands_for(connection, Place::at(qid, self.path_of(path)));
-                    learn(&new, connection, mask)
-                }
-                // The same file again, of which we know what there is to know.
-                None => {
-                    new.stands_for(connection, self.held.copy_place());
-                    Ok(None)
-                }
+            match &walk {
+                Some(walk) => walk_and_learn(connection, walk, mask),
+                None => self.walk_on(connection, &new, path, mask),
             }
         })?;
         Ok((File::new(&self.remote, new), attr))
     }
 
+    /// A walk that takes several messages.
+    fn walk_on(
+        &self,
+        connection: &Arc<Connection>,
+        new: &Held,
+        path: &[u8],
+        mask: Option<GetAttr>,
+    ) -> Result<Option<Attr>, Error> {
+        let walked = held::walk(connection, self.held.fid, new.fid, path);
+        let qid = new.unless_refused(walked)?;
+        let qid = qid.ok_or(Error::Server(Errno::NOENT))?;
+        new.stands_for(connection, Place::at(qid, self.path_of(path)));
+        let answers = connection.in_order(&questions(connection, new, mask))?;
+        learn(connection, new, mask, &mut answers.into_iter())
+    }
+
+    /// As far along these names as there are any, in as few messages as possible. An error is one of the first step,
+    /// unless that is only that there is no such name.
+    pub fn walk_far(&self, names: &[&[u8]]) -> Result<Far, Errno> {
+        let steps: Result<Vec<Step>, _> = names.iter().map(Step::new).collect();
+        let steps = steps.map_err(|_| Errno::INVAL)?;
+        let link = &self.held.link;
+        let new = Held::new(link, Some(self.held.root()))?;
+        let (qids, is_there) = link.repeat(&[&self.held], |connection| {
+            new.begin(connection);
+            match held::walk_far(connection, self.held.fid, new.fid, &steps)? {
+                (qids, None) => {
+                    let place = match qids.last() {
+                        Some(qid) => Place::at(*qid, self.path_of(&names.join(&b'/'))),
+                        None => self.held.copy_place(),
+                    };
+                    new.stands_for(connection, place);
+                    Ok((qids, true))
+                }
+                (qids, Some(errno)) => {
+                    new.stands_for_nothing();
+                    match errno {
+                        Errno::NOENT => Ok((qids, false)),
+                        _ if !qids.is_empty() => Ok((qids, false)),
+                        errno => Err(Error::Server(errno)),
+                    }
+                }
+            }
+        })?;
+        let file = is_there.then(|| File::new(&self.remote, new));
+        Ok(Far { qids, file })
+    }
+
     fn path_of(&self, below: &[u8]) -> Vec<u8> {
         let mut path = self.path();
-        for name in below
-            .split(|byte| *byte == b'/')
-            .filter(|name| !name.is_empty())
-        {
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
+        let names = below.split(|byte| *byte == b'/');
+        for name in names.filter(|name| !name.is_empty()) {
+            push_name(&mut path, name);
         }
         path
     }
@@ -190,109 +223,25 @@ impl File {
         }
     }
 
-    /// Opens it: a new file that is open, at the node that the spreading gives it to.
-    pub fn open(&self, flags: OpenFlags) -> Result<File, Errno> {
-        let flags = OpenFlags(flags.0 & OPEN_FLAGS.0);
-        let file = self.second()?;
-        match flags.intersects(ONCE_FLAGS) {
-            true => file.open_once(flags)?,
-            false => file.open_now(flags)?,
-        }
-        Ok(file)
-    }
-
-    /// Asks for its handle together with the open: one of an open file tells the node what it was open for.
-    fn open_now(&self, flags: OpenFlags) -> Result<(), Errno> {
-        let fid = self.held.fid;
-        self.held.link.repeat(&[&self.held], |connection| {
-            let open = Ask::new(Request::Open { fid, flags });
-            let handle = connection.is_presagio().then_some(Request::Handle { fid });
-            let asks = [open].into_iter().chain(handle.map(Ask::new));
-            let mut tickets = connection.client.submit_all(asks)?.into_iter();
-            let opened = tickets.next().expect("a ticket for each").wait();
-            let handle = tickets.next().map(|ticket| ticket.wait());
-            let answer = opened?;
-            let qid = reply!(answer, Reply::Open { qid, .. } => qid);
-            self.now_open(connection, qid, flags);
-            handle.map_or(Ok(()), |handle| take_handle(&self.held, handle))
-        })
-    }
-
-    fn open_once(&self, flags: OpenFlags) -> Result<(), Errno> {
-        let fid = self.held.fid;
-        let request = Request::Open { fid, flags };
-        let (answer, connection) = self.held.link.once(&[&self.held], &request)?;
-        let qid = reply!(answer, Reply::Open { qid, .. } => qid);
-        self.now_open(&connection, qid, flags);
-        self.learn_handle();
-        Ok(())
-    }
-
-    /// Another fid of the same file, not open, where an open one belongs.
-    fn second(&self) -> Result<File, Errno> {
-        let link = self.remote.link_of(&self.held.link, self.qid());
-        if Arc::ptr_eq(&link, &self.held.link) {
-            return self.walk("");
-        }
-        let uid = self.remote.user_of(&self.held);
-        let new = Held::new(&link, Some(self.remote.root(&link, uid)?))?;
-        new.set_place(self.held.copy_place());
-        Ok(File::new(&self.remote, new))
-    }
-
-    fn now_open(&self, connection: &Arc<Connection>, qid: Qid, flags: OpenFlags) {
-        let mut place = self.held.copy_place();
-        place.qid = qid;
-        place.open = Some(flags);
-        self.held.stands_for(connection, place);
-    }
-
-    /// Makes a file in this directory, or opens the one that is there unless `flags` exclude that; and opens it.
-    pub fn create(
-        &self,
-        name: impl AsRef<[u8]>,
-        flags: OpenFlags,
-        mode: u32,
-        gid: u32,
-    ) -> Result<File, Errno> {
-        let flags = OpenFlags(flags.0 & OPEN_FLAGS.0) | OpenFlags::CREAT;
-        let file = self.walk("")?;
-        let held = &file.held;
-        let request = Request::Create {
-            fid: held.fid,
-            name: Name::new(&name).map_err(|_| Errno::INVAL)?,
-            flags,
-            mode,
-            gid,
-        };
-        let (answer, connection) = held.link.once(&[held], &request)?;
-        let qid = reply!(answer, Reply::Create { qid, .. } => qid);
-        let mut place = Place::at(qid, self.path_of(name.as_ref()));
-        place.open = Some(flags);
-        held.stands_for(&connection, place);
-        file.learn_handle();
-        Ok(file.where_it_belongs(flags))
-    }
-
-    /// A file that was made belongs to a node like any other; if it cannot be opened there it stays where it was made.
-    fn where_it_belongs(self, flags: OpenFlags) -> File {
-        let link = self.remote.link_of(&self.held.link, self.qid());
-        match Arc::ptr_eq(&link, &self.held.link) {
-            true => self,
-            false => self.open(flags.without(MAKING_FLAGS)).unwrap_or(self),
-        }
-    }
-
     /// Learns by what the file can be found again. If that fails it is found by its path.
-    fn learn_handle(&self) {
+    pub(crate) fn learn_handle(&self) {
         let link = &self.held.link;
         let learnt = link.repeat(&[&self.held], |connection| {
-            learn(&self.held, connection, None)
+            let questions = questions(connection, &self.held, None);
+            let answers = connection.in_order(&questions)?;
+            learn(connection, &self.held, None, &mut answers.into_iter())
         });
         if let Err(errno) = learnt {
             tracing::debug!(%errno, "no handle");
         }
     }
+}
+
+fn push_name(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
 }
 
 impl fmt::Debug for File {
@@ -302,30 +251,50 @@ impl fmt::Debug for File {
     }
 }
 
-/// Asks for what one wants to know about a new fid, all at once: its handle, if the node has such things, and its
+/// What one wants to know about a new fid: its handle, if the node has such things and we have none yet, and its
 /// attributes.
-fn learn(
-    held: &Held,
-    connection: &Arc<Connection>,
-    mask: Option<GetAttr>,
-) -> Result<Option<Attr>, Error> {
-    let fid = held.fid;
+fn questions(connection: &Connection, new: &Held, mask: Option<GetAttr>) -> Vec<Request<'static>> {
+    let fid = new.fid;
     let handle = connection.is_presagio().then_some(Request::Handle { fid });
     let attr = mask.map(|mask| Request::GetAttr { fid, mask });
-    let asks: Vec<Ask> = handle.into_iter().chain(attr).map(Ask::new).collect();
-    if asks.is_empty() {
+    handle.into_iter().chain(attr).collect()
+}
+
+/// Takes the answers to these.
+fn learn(
+    connection: &Connection,
+    new: &Held,
+    mask: Option<GetAttr>,
+    answers: &mut impl Iterator<Item = Result<Answer, Error>>,
+) -> Result<Option<Attr>, Error> {
+    if connection.is_presagio() {
+        let answer = answers.next().expect("an answer for each");
+        take_handle(new, answer)?;
+    }
+    if mask.is_none() {
         return Ok(None);
     }
-    let mut tickets = connection.client.submit_all(asks)?.into_iter();
-    if handle.is_some() {
-        take_handle(held, tickets.next().expect("a ticket for each").wait())?;
-    }
-    let Some(ticket) = tickets.next() else {
-        return Ok(None);
+    Ok(reply!(next(answers)?, Reply::GetAttr { attr } => Some(attr)))
+}
+
+/// A walk of one message, and all that one wants to know in the same breath.
+fn walk_and_learn(
+    connection: &Arc<Connection>,
+    walk: &Walk<'_>,
+    mask: Option<GetAttr>,
+) -> Result<Option<Attr>, Error> {
+    let more = match walk.is_nowhere() {
+        // The same file again, of which we know what there is to know.
+        true => Vec::new(),
+        false => questions(connection, walk.new, mask),
     };
-    match ticket.wait()?.reply() {
-        Reply::GetAttr { attr } => Ok(Some(attr)),
-        _ => unreachable!("{CHECKED}"),
+    let requests: Vec<Request> = [walk.request()].into_iter().chain(more).collect();
+    let mut answers = connection.in_order(&requests)?.into_iter();
+    let walked = walk.arrived(connection, next(&mut answers))?;
+    walked.ok_or(Error::Server(Errno::NOENT))?;
+    match walk.is_nowhere() {
+        true => Ok(None),
+        false => learn(connection, walk.new, mask, &mut answers),
     }
 }
 

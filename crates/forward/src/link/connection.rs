@@ -1,12 +1,12 @@
 //! One connection, from the first message until it breaks.
 
-use super::Link;
-use presagio_ninep::client::{Answer, Ask, Client, Error, Lost, Socket};
+use super::{Link, within};
+use presagio_ninep::client::{Answer, Ask, Client, Error, Lost, Socket, Ticket};
 use presagio_ninep::extension::Resumed;
 use presagio_ninep::{Dialect, Errno, Fid, Reply, Request, Text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a node that has let a request wait may take to say that it lives.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,12 +37,17 @@ pub(crate) struct Connection {
     /// Files are being claimed; then requests may take no longer than connecting, since everybody waits.
     claiming: AtomicBool,
     claim_timeout: Duration,
+    claim_until: Option<Instant>,
 }
 
 impl Connection {
     /// Connects to a node and says who we are.
-    pub(super) fn establish(link: &Link, target: Target) -> Result<Connection, Error> {
-        let client = reach(link, target).map_err(|why| Error::Lost {
+    pub(super) fn establish(
+        link: &Link,
+        target: Target,
+        until: Option<Instant>,
+    ) -> Result<Connection, Error> {
+        let client = reach(link, target, until).map_err(|why| Error::Lost {
             sent: false,
             why: Arc::new(why),
         })?;
@@ -58,6 +63,7 @@ impl Connection {
             },
             claiming: AtomicBool::new(true),
             claim_timeout: link.options.connect_timeout,
+            claim_until: until,
         };
         if connection.is_presagio() {
             connection.hello(link, old_lineage)?;
@@ -102,11 +108,49 @@ impl Connection {
     }
 
     pub(crate) fn call(&self, request: Request<'_>) -> Result<Answer, Error> {
+        self.client.call(self.ask(request))
+    }
+
+    /// A request with the time that it may take.
+    pub(crate) fn ask<'r>(&self, request: Request<'r>) -> Ask<'r> {
         let claiming = self.claiming.load(Ordering::Relaxed);
-        self.client.call(Ask {
-            timeout: claiming.then_some(self.claim_timeout),
+        let timeout = claiming.then(|| within(self.claim_timeout, self.claim_until));
+        Ask {
+            timeout,
             ..Ask::new(request)
-        })
+        }
+    }
+
+    /// Asks several things, each of what the one before it left: at once where the node keeps the order of requests that
+    /// name the same fid, else one after the other up to the first that fails.
+    pub(crate) fn in_order(
+        &self,
+        requests: &[Request<'_>],
+    ) -> Result<Vec<Result<Answer, Error>>, Error> {
+        if self.is_presagio() {
+            return self.all_at_once(requests);
+        }
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(self.call(*request));
+            if answers.last().is_some_and(Result::is_err) {
+                break;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Asks several things with one message to the kernel, and waits for all answers.
+    pub(crate) fn all_at_once(
+        &self,
+        requests: &[Request<'_>],
+    ) -> Result<Vec<Result<Answer, Error>>, Error> {
+        if let [one] = requests {
+            return Ok(vec![self.call(*one)]);
+        }
+        let asks = requests.iter().map(|request| self.ask(*request));
+        let tickets = self.client.submit_all(asks)?;
+        Ok(tickets.into_iter().map(Ticket::wait).collect())
     }
 
     /// Everything was claimed.
@@ -129,13 +173,16 @@ impl Connection {
 }
 
 /// Connects, and agrees on a protocol.
-pub(super) fn reach(link: &Link, target: Target) -> Result<Client, Lost> {
-    let options = link.client_options();
-    match (target, &link.options.last_resort) {
-        (Target::Node(node), _) => link.options.nodes[node].connect(&options),
-        (Target::LastResort, Some(resort)) => {
+pub(super) fn reach(link: &Link, target: Target, until: Option<Instant>) -> Result<Client, Lost> {
+    let options = link.client_options(until);
+    match (target, &link.options.dial, &link.options.last_resort) {
+        (Target::Node(node), Some(dial), _) => {
+            Client::connect(Socket::new((dial.0)(node)?)?, &options)
+        }
+        (Target::Node(node), None, _) => link.options.connect(node, &options),
+        (Target::LastResort, _, Some(resort)) => {
             Client::connect(Socket::new((resort.0)()?)?, &options)
         }
-        (Target::LastResort, None) => Err(Lost::Silent),
+        (Target::LastResort, _, None) => Err(Lost::Silent),
     }
 }

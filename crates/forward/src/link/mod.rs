@@ -1,40 +1,38 @@
 //! The way to one node at a time, and to the next when that one is lost.
 //!
 //! ```text
-//!               lost: a thread begins to reconnect
+//!               lost: a thread begins to reconnect, or whoever needs a connection
 //!   connected ──────────────────────────────────────▶ none ──▶ patience over: calls fail at once
 //!       ▲                                               │                      │
 //!       └──── connected, said hello, open files back ───┴──────────────────────┘
 //! ```
 //!
-//! *Invariants.* At most one thread reconnects. A connection is handed out only when every open file and every lock was
+//! *Invariants.* At most one thread reconnects ([`reconnect`] says which). A connection is handed out only when every open file and every lock was
 //! claimed on it, so that no lock is free for others longer than it takes to come back. Locks are taken in the order
 //! state, then fids; none is held while talking to a node.
 
 mod connection;
 mod fids;
+mod reconnect;
 mod sequence;
 mod trial;
 
 use connection::Target;
 pub(crate) use connection::{CHECKED, Connection};
+pub(crate) use trial::{Deed, next};
 
-use crate::address::mix;
-use crate::held::{Freed, Held};
+use crate::held::{Freed, Held, claim};
 use crate::options::{Instance, Options};
 use fids::Fids;
-use presagio_ninep::client::{self, Error};
+use presagio_ninep::client::{self, BATCH_MAX, Error};
 use presagio_ninep::{Dialect, Errno, Fid};
+use reconnect::Backoff;
 use sequence::Sequence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Pauses between attempts to connect: the first, and the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// How often somebody who talks to the last resort looks whether a node is back.
-const WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// Who has no time left has so much, to be told so.
+const LEAST: Duration = Duration::from_millis(1);
 
 /// Requests that may be under way at once.
 const IN_FLIGHT_MAX: usize = 1024;
@@ -59,10 +57,25 @@ struct State {
     generation: u64,
     lineage: u64,
     node: Option<usize>,
+    /// One that did not answer is tried last.
+    silent: Option<usize>,
     resume: [u8; 16],
     instance: Instance,
     reconnecting: bool,
+    backoff: Backoff,
     last_error: String,
+}
+
+impl State {
+    /// The connection, unless it is lost by now.
+    fn usable(&mut self) -> Option<Arc<Connection>> {
+        let lost = self.connection.as_ref()?.client.lost().is_some();
+        if lost {
+            self.connection = None;
+            self.without_since = Instant::now();
+        }
+        self.connection.clone()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,9 +92,11 @@ impl Link {
             generation: 0,
             lineage: 0,
             node: None,
+            silent: None,
             resume: [0; 16],
             instance,
             reconnecting: false,
+            backoff: Backoff::new(instance),
             last_error: String::new(),
         };
         Arc::new(Link {
@@ -112,92 +127,111 @@ impl Link {
     fn connection(self: &Arc<Self>, give_up: Option<Instant>) -> Result<Arc<Connection>, Errno> {
         let mut state = lock(&self.state);
         loop {
-            match &state.connection {
-                Some(connection) if connection.client.lost().is_none() => {
-                    return Ok(connection.clone());
-                }
-                Some(_) => {
-                    state.connection = None;
-                    state.without_since = Instant::now();
-                }
-                None => {}
+            if let Some(connection) = state.usable() {
+                return Ok(connection);
             }
-            self.see_to_it(&mut state);
+            if self.options.threads {
+                self.see_to_it(&mut state);
+            } else if state.is_attempt_due(give_up) {
+                drop(state);
+                self.attempt(give_up);
+                state = lock(&self.state);
+                continue;
+            }
             let end = state.without_since + self.options.patience;
             let end = give_up.map_or(end, |give_up| end.min(give_up));
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Errno::IO);
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let nap = state.nap(left);
+            let waited = self.changed.wait_timeout(state, nap);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Starts a thread that reconnects, if there is none.
-    fn see_to_it(self: &Arc<Self>, state: &mut State) {
-        if state.reconnecting {
-            return;
-        }
-        let link = Arc::downgrade(self);
-        let thread = std::thread::Builder::new().name("reconnect".into());
-        // Without a thread callers fail when their patience ends, and the next one tries again.
-        state.reconnecting = thread.spawn(move || reconnect(&link)).is_ok();
-    }
-
-    /// Whom to try, in this order: the last node, the others, and what is there for want of a better one.
+    /// Whom to try, in this order: the last node, the others, one that was silent, and what is there for want of a
+    /// better one.
     fn candidates(&self) -> Vec<Target> {
         let state = lock(&self.state);
-        let (last, without) = (state.node, state.without_since.elapsed());
+        let (last, silent) = (state.node, state.silent);
+        let without = state.without_since.elapsed();
         drop(state);
-        let others = self.order.iter().copied();
-        let others = others.filter(|node| Some(*node) != last);
-        let nodes = last.into_iter().chain(others).map(Target::Node);
-        // A node that only starts anew is worth a moment.
+        let mut nodes = self.order.clone();
+        // The sort is stable: the others keep their order.
+        nodes.sort_by_key(|node| match Some(*node) {
+            node if node == silent => 2,
+            node if node == last => 0,
+            _ => 1,
+        });
+        let nodes = nodes.into_iter().map(Target::Node);
+        // A node that only starts anew is worth a moment; and without a thread nobody would see that one is back.
         let resort = self.options.last_resort.iter();
-        let resort = resort.filter(|_| without >= self.options.patience / 4);
+        let is_time = self.options.threads && without >= self.options.patience / 4;
+        let resort = resort.filter(|_| is_time);
         nodes.chain(resort.map(|_| Target::LastResort)).collect()
     }
 
     /// Tries every candidate once. The first that can be reached, and on which every open file could be claimed, is for
     /// everybody to use.
-    fn connect_once(self: &Arc<Self>) -> bool {
+    fn connect_once(self: &Arc<Self>, until: Option<Instant>) -> bool {
         for target in self.candidates() {
-            match self.connect_to(target) {
+            match self.connect_to(target, until) {
                 Ok(connection) => {
                     self.hand_out(connection);
                     return true;
                 }
                 Err(error) => {
                     tracing::debug!(?target, %error, "no connection");
-                    lock(&self.state).last_error = error.to_string();
+                    self.note_error(match &error {
+                        Error::Lost { why, .. } => why.to_string(),
+                        error => error.to_string(),
+                    });
                 }
             }
         }
         false
     }
 
-    fn connect_to(self: &Arc<Self>, target: Target) -> Result<Arc<Connection>, Error> {
-        let connection = Arc::new(Connection::establish(self, target)?);
-        for held in self.all_held() {
-            if held.is_open() {
-                held.claim(&connection)?;
-            }
-        }
+    fn connect_to(
+        self: &Arc<Self>,
+        target: Target,
+        until: Option<Instant>,
+    ) -> Result<Arc<Connection>, Error> {
+        let connection = Arc::new(Connection::establish(self, target, until)?);
+        // One that is of no use ends before the next begins, whoever else may hold its socket.
+        self.claim_all(&connection)
+            .inspect_err(|_| connection.client.close())?;
         connection.claimed();
         Ok(connection)
+    }
+
+    /// Claims every open file, so that no lock of ours is free for longer than this takes.
+    fn claim_all(&self, connection: &Arc<Connection>) -> Result<(), Error> {
+        let mut held = self.all_held();
+        held.retain(|held| held.is_open());
+        let mut some = held.chunks(BATCH_MAX);
+        some.try_for_each(|some| claim::together(connection, some))
     }
 
     fn hand_out(self: &Arc<Self>, connection: Arc<Connection>) {
         tracing::info!(node = %connection.name, generation = connection.generation, "connected");
         let mut state = lock(&self.state);
         state.reconnecting = false;
+        state.backoff = Backoff::new(self.instance);
         match connection.target {
-            Target::Node(node) => state.node = Some(node),
-            Target::LastResort => watch(self, &connection),
+            Target::Node(node) => (state.node, state.silent) = (Some(node), None),
+            Target::LastResort => reconnect::watch(self, &connection),
         }
         state.connection = Some(connection);
         self.changed.notify_all();
+    }
+
+    /// A node has not answered in time.
+    fn was_silent(&self, connection: &Connection) {
+        if let Target::Node(node) = connection.target {
+            lock(&self.state).silent = Some(node);
+        }
     }
 
     /// Why the last attempt to connect failed.
@@ -205,13 +239,18 @@ impl Link {
         lock(&self.state).last_error.clone()
     }
 
-    fn client_options(&self) -> client::Options {
+    /// What a user should know of who could not prove who it is.
+    pub(crate) fn note_error(&self, error: String) {
+        lock(&self.state).last_error = error;
+    }
+
+    fn client_options(&self, until: Option<Instant>) -> client::Options {
         client::Options {
             msize: self.options.msize,
             dialect: Dialect::Presagio,
             in_flight_max: IN_FLIGHT_MAX,
             timeout: self.options.timeout,
-            connect_timeout: self.options.connect_timeout,
+            connect_timeout: within(self.options.connect_timeout, until),
         }
     }
 
@@ -262,44 +301,8 @@ impl Link {
     }
 }
 
-/// Connects, however long that takes, unless nobody wants it any more.
-fn reconnect(link: &Weak<Link>) {
-    let mut pause = PAUSE_MIN;
-    let mut seed = 0;
-    loop {
-        let Some(link) = link.upgrade() else {
-            return;
-        };
-        if link.connect_once() {
-            return;
-        }
-        seed = mix(seed ^ u64::from_le_bytes(*link.instance.0.first_chunk().expect("16 bytes")));
-        drop(link);
-        // Between half of it and all of it, so that a thousand clients of a node do not come back as one.
-        std::thread::sleep(pause.mul_f64(0.5 + (seed >> 12) as f64 / (1u64 << 53) as f64));
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
-}
-
-/// Ends a connection with the last resort when a node can be reached again; then everything goes there.
-fn watch(link: &Arc<Link>, connection: &Arc<Connection>) {
-    let (link, connection) = (Arc::downgrade(link), Arc::downgrade(connection));
-    let watching = std::thread::Builder::new()
-        .name("watch".into())
-        .spawn(move || {
-            loop {
-                std::thread::sleep(WATCH_PAUSE);
-                let (Some(link), Some(connection)) = (link.upgrade(), connection.upgrade()) else {
-                    return;
-                };
-                let mut nodes = link.order.iter().map(|node| Target::Node(*node));
-                if nodes.any(|node| connection::reach(&link, node).is_ok()) {
-                    connection.client.close();
-                    return;
-                }
-            }
-        });
-    if let Err(error) = watching {
-        tracing::warn!(%error, "no thread to watch for a node: files stay with the last resort");
-    }
+/// A time-out, or what is left of it.
+fn within(timeout: Duration, until: Option<Instant>) -> Duration {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    left.map_or(timeout, |left| timeout.min(left).max(LEAST))
 }

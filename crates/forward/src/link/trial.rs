@@ -2,7 +2,7 @@
 
 use super::{Connection, IN_FLIGHT_MAX, Link, lock};
 use crate::TIMED_OUT;
-use crate::held::Held;
+use crate::held::{Held, Walk};
 use presagio_ninep::client::{Answer, Error};
 use presagio_ninep::extension::Wrapped;
 use presagio_ninep::{Errno, Request};
@@ -18,6 +18,30 @@ enum Verdict {
     Final(Errno),
     /// The connection is gone, or has no room: begin again.
     Again,
+}
+
+/// Something that must not be done twice, with what is asked in the same breath.
+pub(crate) struct Deed<'r> {
+    /// Comes before: lets a new fid stand for what the deed is done to.
+    pub(crate) walk: Option<Walk<'r>>,
+    pub(crate) request: &'r Request<'r>,
+    /// Comes behind, where the node keeps the order.
+    pub(crate) then: Option<Request<'r>>,
+}
+
+/// What became of a deed.
+pub(crate) struct Done {
+    /// `None` if the walk did not get there, so that nothing was done.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) then: Option<Result<Answer, Error>>,
+    pub(crate) connection: Arc<Connection>,
+}
+
+/// The next of several answers: all were asked for, up to one that failed, where nobody looks any further.
+pub(crate) fn next(
+    answers: &mut impl Iterator<Item = Result<Answer, Error>>,
+) -> Result<Answer, Error> {
+    answers.next().expect("an answer for each")
 }
 
 impl Link {
@@ -49,8 +73,23 @@ impl Link {
         files: &[&Held],
         request: &Request<'_>,
     ) -> Result<(Answer, Arc<Connection>), Errno> {
+        let deed = Deed {
+            walk: None,
+            request,
+            then: None,
+        };
+        let done = self.do_once(files, &deed)?;
+        Ok((done.answer.ok_or(Errno::NOENT)?, done.connection))
+    }
+
+    /// The same, with what goes before and behind it.
+    pub(crate) fn do_once(
+        self: &Arc<Self>,
+        files: &[&Held],
+        deed: &Deed<'_>,
+    ) -> Result<Done, Errno> {
         let mut number = None;
-        let outcome = self.try_once(files, request, &mut number);
+        let outcome = self.try_once(files, deed, &mut number);
         if let Some(number) = number {
             lock(&self.sequence).settle(number);
         }
@@ -60,9 +99,9 @@ impl Link {
     fn try_once(
         self: &Arc<Self>,
         files: &[&Held],
-        request: &Request<'_>,
+        deed: &Deed<'_>,
         number: &mut Option<u64>,
-    ) -> Result<(Answer, Arc<Connection>), Errno> {
+    ) -> Result<Done, Errno> {
         let (mut give_up, mut sent_to) = (None, None);
         loop {
             let connection = self.connection(give_up)?;
@@ -71,8 +110,8 @@ impl Link {
                 return Err(Errno::IO);
             }
             let (asked, error) = match ready(&connection, files) {
-                Ok(()) => match self.ask_once(&connection, request, number) {
-                    Ok(answer) => return Ok((answer, connection)),
+                Ok(()) => match self.ask_once(&connection, deed, number) {
+                    Ok(done) => return Ok(done),
                     Err(error) => (true, error),
                 },
                 Err(error) => (false, error),
@@ -91,13 +130,39 @@ impl Link {
 
     fn ask_once(
         &self,
-        connection: &Connection,
-        request: &Request<'_>,
+        connection: &Arc<Connection>,
+        deed: &Deed<'_>,
         number: &mut Option<u64>,
-    ) -> Result<Answer, Error> {
-        if !connection.is_presagio() {
-            return connection.call(*request);
+    ) -> Result<Done, Error> {
+        let once = match connection.is_presagio() {
+            true => self.numbered(deed.request, number)?,
+            false => *deed.request,
+        };
+        let walk = deed.walk.as_ref().map(Walk::request);
+        let then = deed.then.filter(|_| connection.is_presagio());
+        let requests: Vec<Request> = walk.into_iter().chain([once]).chain(then).collect();
+        if let Some(walk) = &deed.walk {
+            walk.new.begin(connection);
         }
+        let mut answers = connection.in_order(&requests)?.into_iter();
+        let is_there = match &deed.walk {
+            Some(walk) => walk.arrived(connection, next(&mut answers))?.is_some(),
+            None => true,
+        };
+        let answer = is_there.then(|| next(&mut answers)).transpose()?;
+        Ok(Done {
+            answer,
+            then: answers.next(),
+            connection: connection.clone(),
+        })
+    }
+
+    /// A request under its number: the same each time.
+    fn numbered<'r>(
+        &self,
+        request: &'r Request<'r>,
+        number: &mut Option<u64>,
+    ) -> Result<Request<'r>, Error> {
         let mut count = lock(&self.sequence);
         let sequence = match number.or_else(|| count.draw()) {
             Some(sequence) => sequence,
@@ -105,19 +170,22 @@ impl Link {
         };
         *number = Some(sequence);
         let settled = count.settled();
-        drop(count);
-        connection.call(Request::Once {
+        let request = Wrapped::new(request)?;
+        Ok(Request::Once {
             sequence,
             settled,
-            request: Wrapped::new(request)?,
+            request,
         })
     }
 
     fn judge(&self, connection: &Connection, error: &Error) -> Verdict {
         match error {
             Error::Lost { .. } => Verdict::Again,
-            Error::TimedOut { .. } if !connection.lives() => Verdict::Again,
-            Error::TimedOut { .. } => Verdict::Final(TIMED_OUT),
+            Error::TimedOut { .. } if connection.lives() => Verdict::Final(TIMED_OUT),
+            Error::TimedOut { .. } => {
+                self.was_silent(connection);
+                Verdict::Again
+            }
             Error::Full(_) => {
                 // Others have all there is, and will be done in a moment.
                 std::thread::sleep(FULL_PAUSE);

@@ -3,6 +3,7 @@
 use super::attributes::{change, device, kernel_attr, kernel_errno, kind_of_entry};
 use super::caller::is_in_group;
 use super::inodes::{Inode, Inodes, Listing, Open, lock};
+use super::observer::Observers;
 use super::waiting::{Waiter, Waiting};
 use super::{Freshness, Options};
 use crate::file::{File, Owner, Span};
@@ -13,6 +14,7 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use presagio_core::{Op, Range};
 use presagio_ninep::{Attr, Errno, LockStatus, LockType, OpenFlags, SetAttr, XattrFlags};
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -21,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The most that the kernel reads or writes at once.
 const IO_MAX: u32 = 1 << 20;
@@ -58,6 +60,7 @@ pub(super) struct Forwarded {
     waiting: Waiting,
     believe: Duration,
     freshness: Freshness,
+    observers: Option<Arc<Observers>>,
     /// Closed when the session is over.
     _ends: UnixStream,
 }
@@ -84,6 +87,7 @@ impl Forwarded {
             waiting: Waiting::new()?,
             believe: options.believe,
             freshness: options.freshness,
+            observers: options.foresight.then(|| Arc::new(Observers::new(remote))),
             _ends: ends,
         })
     }
@@ -115,6 +119,21 @@ impl Forwarded {
             None => self.inodes.get(number)?.attr()?,
         };
         Ok(kernel_attr(number, &attr))
+    }
+
+    /// Bytes were read or written, and the program has its answer.
+    fn observe(
+        &self,
+        open: &Open,
+        op: Op,
+        (offset, size): (u64, usize),
+        moved: usize,
+        began: Instant,
+    ) {
+        let range = Range::new(offset, size as u64);
+        if let (Some(all), Some(range)) = (&self.observers, range) {
+            open.observer.saw(all, &open.file, op, range, moved, began);
+        }
     }
 
     fn open_flags(&self, flags: OpenFlags) -> FopenFlags {
@@ -474,13 +493,19 @@ impl Filesystem for Forwarded {
         reply: ReplyData,
     ) {
         BUFFER.with_borrow_mut(|buffer| {
-            let size = size as usize;
+            let (began, size) = (Instant::now(), size as usize);
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            let open = self.inodes.get_open(handle);
-            let got = open.and_then(|open| open.file.read_at(offset, &mut buffer[..size]));
-            answer!(reply, got, got => reply.data(&buffer[..got]));
+            let mut read = || -> Result<_, Errno> {
+                let open = self.inodes.get_open(handle)?;
+                let got = open.file.read_at(offset, &mut buffer[..size])?;
+                Ok((open, got))
+            };
+            answer!(reply, read(), (open, got) => {
+                reply.data(&buffer[..got]);
+                self.observe(&open, Op::Read, (offset, size), got, began);
+            });
         });
     }
 
@@ -496,18 +521,24 @@ impl Filesystem for Forwarded {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let write = || {
+        let began = Instant::now();
+        let write = || -> Result<_, Errno> {
             let open = self.inodes.get_open(handle)?;
             // A mapped page has a place, however the file was opened.
             let mapped = how.contains(WriteFlags::FUSE_WRITE_CACHE);
             let append = flags(kernel.0).contains(OpenFlags::APPEND) && !mapped;
             let file = open.to_write(append)?;
             match append {
-                true => file.append(data),
-                false => file.write_at(offset, data),
+                true => Ok((None, file.append(data)?)),
+                false => Ok((Some(open), file.write_at(offset, data)?)),
             }
         };
-        answer!(reply, write(), count => reply.written(count as u32));
+        answer!(reply, write(), (open, count) => {
+            reply.written(count as u32);
+            if let Some(open) = open {
+                self.observe(&open, Op::Write, (offset, data.len()), count, began);
+            }
+        });
     }
 
     fn flush(

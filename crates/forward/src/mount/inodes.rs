@@ -4,6 +4,7 @@
 //! one file are one inode; only the root is 1. A file that has taken the number of one that is gone, while the kernel
 //! still remembers that, gets a number that no file system gives.
 
+use super::observer::Observer;
 use crate::file::{File, Listed};
 use fuser::{FileHandle, INodeNo};
 use presagio_ninep::{Attr, Errno, GetAttr, OpenFlags, Qid, Time};
@@ -132,6 +133,8 @@ pub(super) struct Open {
     twin: OnceLock<File>,
     /// Of a directory.
     pub(super) listed: Mutex<Listing>,
+    /// Of a file.
+    pub(super) observer: Observer,
 }
 
 /// Entries that were read and not yet given to the kernel, which asks for few at a time.
@@ -269,6 +272,7 @@ impl Inodes {
             flags,
             twin: OnceLock::new(),
             listed: Mutex::default(),
+            observer: Observer::default(),
         });
         let mut of_inode = lock(&inode.open);
         of_inode.retain(|open| open.strong_count() > 0);

@@ -2,7 +2,8 @@
 //!
 //! How an operation travels: the kernel → one of several threads that read /dev/fuse (`fs`) → the file of the caller's
 //! user (`inodes`) → [`crate::File`] → the node; the thread waits for the answer and gives it to the kernel. Locks that
-//! somebody has wait elsewhere (`waiting`), since the one who has them needs a thread to give them back.
+//! somebody has wait elsewhere (`waiting`), since the one who has them needs a thread to give them back. What programs
+//! will ask for next is learned (`observer`) and foretold to the node.
 //!
 //! **What is cached.** By default nothing: names and attributes are asked for each time, and reads and writes go past the
 //! kernel's page cache (`FOPEN_DIRECT_IO`), so that whatever one client was told is written is what any other client of
@@ -26,6 +27,7 @@ mod attributes;
 mod caller;
 mod fs;
 mod inodes;
+mod observer;
 mod place;
 mod waiting;
 
@@ -69,6 +71,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// Whether what programs will read and write, as far as it can be learned, is foretold to the nodes.
+    pub foresight: bool,
 }
 
 impl Options {
@@ -81,6 +85,7 @@ impl Options {
             threads: 16,
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
+            foresight: true,
         }
     }
 }

@@ -99,6 +99,7 @@ impl Server {
         let mut options = Options::new(vec![Address::Unix(self.socket())]);
         options.export = self.export().to_str().expect("a path of text").into();
         options.patience = Duration::from_secs(10);
+        options.threads = crate::THREADS;
         options
     }
 

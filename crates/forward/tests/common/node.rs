@@ -133,6 +133,7 @@ impl Memory {
     pub fn options(&self) -> Options {
         let mut options = Options::new(vec![Address::Unix(self.socket())]);
         options.patience = Duration::from_secs(10);
+        options.threads = crate::THREADS;
         options
     }
 
@@ -370,13 +371,20 @@ impl Connection {
                 let mut number = self.at(fid)?;
                 let mut qids = Vec::new();
                 for step in steps.iter() {
-                    number = world.tree.lookup(number, step.bytes())?;
+                    number = match world.tree.lookup(number, step.bytes()) {
+                        Ok(number) => number,
+                        // Only of the first name is an error told.
+                        Err(_) if !qids.is_empty() => break,
+                        Err(errno) => return Err(errno),
+                    };
                     qids.push(qid(&world.tree, number)?);
                 }
-                if fid != new_fid {
-                    self.new_fid(new_fid)?;
+                if qids.len() == steps.len() {
+                    if fid != new_fid {
+                        self.new_fid(new_fid)?;
+                    }
+                    self.stand(new_fid, number, None);
                 }
-                self.stand(new_fid, number, None);
                 let qids = List::new(&qids).expect("few");
                 return Ok(encoded(tag, &Reply::Walk { qids }));
             }

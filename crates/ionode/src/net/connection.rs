@@ -1,5 +1,6 @@
 //! One connection: what was received and not understood yet, what is under way, what has to be sent.
 
+use crate::accounts::RequestShare;
 use crate::auth::shares::Share;
 use crate::buffer::Buffer;
 use crate::net::order::{Named, Order};
@@ -29,7 +30,7 @@ const PROOF_MAX: Duration = Duration::from_secs(10);
 
 /// A connection of a loop.
 pub struct Connection {
-    pub socket: OwnedFd,
+    pub socket: Arc<OwnedFd>,
     /// What turns the socket's bytes into plain ones, if they are not.
     pub tls: Option<Box<Tls>>,
     pub peer: Arc<Peer>,
@@ -76,6 +77,8 @@ pub struct Interest {
 pub struct UnderWay {
     /// What it counts for.
     pub bytes: usize,
+    /// That it is counted among its user's.
+    pub share: Option<RequestShare>,
     /// Who wants to know when it is answered.
     pub flushed_by: SmallVec<[Tag; 1]>,
     /// The fids at which it stands in line.
@@ -99,6 +102,8 @@ pub struct Arriving {
 struct Chunk {
     bytes: Bytes,
     sent: usize,
+    /// Data counts as its user's until it is sent.
+    _share: Option<RequestShare>,
 }
 
 enum Bytes {
@@ -129,7 +134,7 @@ pub enum Sent {
 impl Connection {
     pub fn new(socket: OwnedFd, peer: Arc<Peer>, msize: u32, epoch: u64) -> Connection {
         Connection {
-            socket,
+            socket: Arc::new(socket),
             tls: None,
             peer,
             since: Instant::now(),
@@ -163,19 +168,30 @@ impl Connection {
     }
 
     /// Queues a reply.
-    pub fn push(&mut self, out: Out) {
+    pub fn push(&mut self, out: Out, share: Option<RequestShare>) {
         match out {
             Out::Short(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
             Out::Encoded(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
-            Out::Data(buffer) => self.push_data(buffer),
-            Out::Parts(parts) => parts.into_iter().for_each(|part| self.push_data(part)),
+            Out::Data(buffer) => self.push_data(buffer, share),
+            Out::Parts(mut parts) => {
+                let last = parts.pop();
+                let others = parts.into_iter();
+                others.for_each(|part| self.push_data(part, None));
+                if let Some(last) = last {
+                    self.push_data(last, share);
+                }
+            }
         }
     }
 
-    fn push_data(&mut self, buffer: Buffer) {
+    fn push_data(&mut self, buffer: Buffer, share: Option<RequestShare>) {
         self.unsent += buffer.len();
         let bytes = Bytes::Data(buffer);
-        self.out.push_back(Chunk { bytes, sent: 0 });
+        self.out.push_back(Chunk {
+            bytes,
+            sent: 0,
+            _share: share,
+        });
     }
 
     /// Encodes a short reply.
@@ -194,7 +210,11 @@ impl Connection {
         );
         if !is_open {
             let bytes = Bytes::Encoded(Vec::with_capacity(256));
-            self.out.push_back(Chunk { bytes, sent: 0 });
+            self.out.push_back(Chunk {
+                bytes,
+                sent: 0,
+                _share: None,
+            });
         }
         match self.out.back_mut() {
             Some(Chunk {

@@ -3,52 +3,16 @@
 use crate::auth::shares::Share;
 use crate::auth::{Door, Gate};
 use crate::peer::{Origin, Peer, Proof};
+pub use presagio_ninep::Address;
 use rustix::net::sockopt;
 use rustls::ServerConfig;
-use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
-
-/// Where to listen, or to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// TCP: host and port.
-    Tcp(String),
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Address, String> {
-        match text.split_once(':') {
-            Some(("unix", path)) if !path.is_empty() => Ok(Address::Unix(path.into())),
-            Some(("tcp", host)) if host.contains(':') => Ok(Address::Tcp(host.to_owned())),
-            Some(("tcp", host)) => Err(format!(
-                "\"{host}\" has no port: write tcp:HOST:PORT, for example tcp:127.0.0.1:5640"
-            )),
-            _ => Err(format!(
-                "\"{text}\" is no address: write unix:PATH or tcp:HOST:PORT"
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::Tcp(host) => write!(f, "tcp:{host}"),
-        }
-    }
-}
 
 /// A connection that has just come.
 pub struct Arrival {
@@ -259,20 +223,6 @@ mod tests {
         tcp: Gate::Plain { trusted: false },
         socket_mode: 0o600,
     };
-
-    #[test]
-    fn addresses_are_read_as_they_are_written() {
-        for text in [
-            "unix:/run/node.sock",
-            "tcp:127.0.0.1:5640",
-            "tcp:[::1]:5640",
-        ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
-        }
-        for text in ["", "unix:", "tcp:host", "/run/node.sock", "udp:1.2.3.4:5"] {
-            assert!(text.parse::<Address>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn plain_tcp_is_not_offered_to_other_machines() {

@@ -14,6 +14,7 @@ use super::tls::{Received, Tls, Trouble};
 use super::{Arrival, Done, Mailbox, Out};
 use crate::data::{Payload, WRITING};
 use crate::files::OpenFile;
+use crate::jobs::unharmed;
 use crate::node::Shared;
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
@@ -70,7 +71,7 @@ pub struct Turner {
     epochs: u64,
     /// Connections that have replies to send.
     to_send: Vec<usize>,
-    /// Connections that wait for memory.
+    /// Connections that wait for memory, or for others of their user.
     starved: Vec<usize>,
     /// Connections of which something was received that was not looked at: epoll knows nothing of it.
     unread: Vec<usize>,
@@ -192,7 +193,9 @@ impl Turner {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) {
         let idle = self.to_send.is_empty() && self.next.is_empty();
         let sleeps = idle && self.mailbox().doze();
-        let timeout = match (sleeps, self.starved.is_empty() && !self.draining) {
+        let is_behind = self.ring.as_ref().is_some_and(Ring::is_behind);
+        let hurries = !self.starved.is_empty() || self.draining || is_behind;
+        let timeout = match (sleeps, !hurries) {
             _ if !self.unread.is_empty() => Duration::ZERO,
             (false, _) => Duration::ZERO,
             (true, false) => RETRY_EVERY,
@@ -430,7 +433,11 @@ impl Turner {
         {
             return false;
         }
-        let starves = matches!(kind.0, 116 | 118 | 204) && self.node.data.buffers.is_full();
+        let with_data = matches!(kind.0, 116 | 118 | 204);
+        let session = connection.session.as_ref();
+        let account = session.and_then(|session| session.account());
+        let starves = with_data && self.node.data.buffers.is_full()
+            || account.is_some_and(|account| !account.may_ask(with_data));
         if starves && !self.starved.contains(&slot) {
             self.starved.push(slot);
         }
@@ -522,8 +529,11 @@ impl Turner {
     /// A request is under way.
     fn begin(&mut self, slot: usize, tag: Tag, bytes: usize) -> Result<(), End> {
         let connection = &mut self.connections[slot];
+        let session = connection.session.as_ref();
+        let account = session.and_then(|session| session.account());
         let under_way = UnderWay {
             bytes,
+            share: account.map(|account| account.request(bytes)),
             ..UnderWay::default()
         };
         if connection.under_way.insert(tag.0, under_way).is_some() {
@@ -563,7 +573,8 @@ impl Turner {
             Some(agreed) => {
                 let (node, peer) = (self.node.clone(), connection.peer.clone());
                 connection.dialect = agreed.dialect;
-                connection.session = Some(Arc::new(Session::new(node, peer, agreed)));
+                let session = Session::new(node, peer, agreed, &connection.socket);
+                connection.session = Some(Arc::new(session));
                 agreed.reply()
             }
             None => version::refusal(ours),
@@ -583,6 +594,9 @@ impl Turner {
             return Err(End::NoVersion(kind));
         };
         let request = Request::parse(frame, connection.dialect).map_err(End::Malformed)?;
+        if self.node.locks.waits() {
+            session.asked(&request);
+        }
         let bytes = match request {
             Request::Flush { old_tag } => return self.flush(slot, tag, old_tag),
             Request::Read { count, .. } => count.min(session.msize() - IO_HEADER) as usize,
@@ -730,7 +744,8 @@ impl Turner {
             Ok(Ok(file)) if !file.write => Out::failed(to.tag, Errno::BADF),
             Ok(Ok(_)) if data.bytes().is_empty() => Out::written(to.tag, 0),
             Ok(Ok(file)) if file.append => {
-                return self.tasks.push(Task::Append(to, file, data));
+                let session = session.clone();
+                return self.tasks.push(Task::Append(to, session, file, data));
             }
             Ok(Ok(file)) => {
                 let range = Range::new(offset, data.bytes().len() as u64);
@@ -752,6 +767,8 @@ impl Turner {
             may_wait: match frame.kind.0 {
                 // Somebody else may have to say whose the credential is.
                 104 => self.node.munge.is_some(),
+                // What the client was just doing on another connection has to end first.
+                200 => session.comes_again(frame.body),
                 kind => kind == 204 && session.may_repeat(),
             },
             session,
@@ -801,7 +818,7 @@ impl Turner {
             self.next.extend(next.into_iter().map(|tag| (to.slot, tag)));
         }
         connection.bytes -= request.bytes;
-        connection.push(out);
+        connection.push(out, request.share);
         for tag in request.flushed_by {
             flushed(connection, tag);
         }
@@ -911,6 +928,8 @@ impl Turner {
         let Some(mut connection) = self.connections.try_remove(slot) else {
             return;
         };
+        // Somebody may be just looking at the socket, and it must not be heard of under this number any more.
+        let _ = epoll::delete(&self.epoll, &connection.socket);
         if let Some(tls) = &mut connection.tls {
             // It may not hear why.
             let _ = tls.flush(&connection.socket);
@@ -966,7 +985,7 @@ pub enum Task {
     /// A batch that the scheduler chose.
     Serve(Batch),
     /// A write to the end of a file.
-    Append(ReplyTo, Arc<OpenFile>, Payload),
+    Append(ReplyTo, Arc<Session>, Arc<OpenFile>, Payload),
     /// Any other request.
     Perform(Perform),
 }
@@ -984,7 +1003,7 @@ impl Task {
     pub fn run(self, node: &Shared) {
         match self {
             Task::Serve(batch) => node.data.serve(&batch),
-            Task::Append(to, file, data) => node.data.append(to, file, data),
+            Task::Append(to, session, file, data) => node.data.append(to, session, file, data),
             Task::Perform(perform) => perform.run(node),
         }
     }
@@ -1009,10 +1028,15 @@ impl Perform {
             body: &self.body,
         };
         let mut out = Vec::new();
+        let inside = self.session.enter();
         match Request::parse(frame, self.dialect) {
+            Ok(_) if inside.is_none() => refuse(tag, Errno::IO, &mut out),
             Ok(request) => {
                 let perform = || self.session.perform(request, tag, &mut out);
-                node.pace.measure(kind.0, 0, perform);
+                if unharmed(|| node.pace.measure(kind.0, 0, perform)).is_none() {
+                    out.clear();
+                    refuse(tag, Errno::IO, &mut out);
+                }
             }
             Err(_) => refuse(tag, Errno::PROTO, &mut out),
         }

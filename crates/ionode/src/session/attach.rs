@@ -29,6 +29,7 @@ impl Session {
         })?;
         let place = self.node.export.root().clone();
         let qid = self.node.export.qid(&place.stat()?);
+        self.account.get_or_init(|| self.node.accounts.of(who.uid));
         let _ = self.user.set(who.clone());
         let held = Held {
             place,

@@ -1,5 +1,6 @@
 //! The fids of a session: what each number stands for.
 
+use crate::accounts::{Account, Accounts, FileShare};
 use crate::auth::credential::Credential;
 use crate::error::Result;
 use crate::export::Place;
@@ -106,11 +107,14 @@ const CREDENTIALS_MAX: usize = 16;
 
 /// The table of fids.
 pub struct Fids {
-    held: HashMap<Fid, Arc<Held>>,
+    held: HashMap<Fid, (Arc<Held>, FileShare)>,
     /// Those that Tauth made, which stand for nothing else.
     credentials: HashMap<Fid, Arc<Credential>>,
     max: usize,
     all: Arc<AllFids>,
+    accounts: Arc<Accounts>,
+    /// The user of the last fid: mostly that of the next.
+    last: Option<Arc<Account>>,
     /// The session is over: what is still under way gets no fids any more.
     ended: bool,
 }
@@ -152,19 +156,22 @@ impl AllFids {
 
 impl Fids {
     /// Up to `max` at a time.
-    pub fn new(max: usize, all: Arc<AllFids>) -> Fids {
+    pub fn new(max: usize, all: Arc<AllFids>, accounts: Arc<Accounts>) -> Fids {
         Fids {
             held: HashMap::new(),
             credentials: HashMap::new(),
             max,
             all,
+            accounts,
+            last: None,
             ended: false,
         }
     }
 
     /// What a fid stands for.
     pub fn get(&self, fid: Fid) -> Result<Arc<Held>> {
-        self.held.get(&fid).cloned().ok_or(Errno::BADF)
+        let held = self.held.get(&fid).map(|(held, _)| held.clone());
+        held.ok_or(Errno::BADF)
     }
 
     /// A fid that was free stands for something.
@@ -178,9 +185,17 @@ impl Fids {
         {
             return Err(Errno(libc::EMFILE as u32));
         }
+        let share = self.account(held.user.uid).file();
+        let share = share.ok_or(Errno(libc::EMFILE as u32))?;
         self.all.in_use.fetch_add(1, Ordering::Relaxed);
-        self.held.insert(fid, Arc::new(held));
+        self.held.insert(fid, (Arc::new(held), share));
         Ok(())
+    }
+
+    fn account(&mut self, uid: u32) -> &Arc<Account> {
+        let last = self.last.take().filter(|account| account.uid == uid);
+        let account = last.unwrap_or_else(|| self.accounts.of(uid));
+        self.last.insert(account)
     }
 
     fn is_free(&self, fid: Fid) -> Result<()> {
@@ -214,7 +229,7 @@ impl Fids {
     /// A fid in use stands for something else.
     pub fn replace(&mut self, fid: Fid, held: Held) -> Result<()> {
         match self.held.get_mut(&fid) {
-            Some(place) => {
+            Some((place, _)) => {
                 *place = Arc::new(held);
                 Ok(())
             }
@@ -229,7 +244,7 @@ impl Fids {
 
     /// A fid is free again.
     pub fn remove(&mut self, fid: Fid) -> Result<Arc<Held>> {
-        let held = self.held.remove(&fid).ok_or(Errno::BADF)?;
+        let (held, _) = self.held.remove(&fid).ok_or(Errno::BADF)?;
         self.all.in_use.fetch_sub(1, Ordering::Relaxed);
         Ok(held)
     }
@@ -241,6 +256,6 @@ impl Fids {
             .in_use
             .fetch_sub(self.held.len(), Ordering::Relaxed);
         self.credentials.clear();
-        self.held.drain().map(|(_, held)| held).collect()
+        self.held.drain().map(|(_, (held, _))| held).collect()
     }
 }

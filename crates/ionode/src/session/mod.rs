@@ -5,6 +5,7 @@
 
 mod attach;
 mod attributes;
+mod fence;
 mod fids;
 mod foresight;
 mod locking;
@@ -13,8 +14,10 @@ mod opening;
 mod recovery;
 mod xattrs;
 
+pub use fence::Fences;
 pub use fids::{AllFids, Held, Open};
 
+use crate::accounts::Account;
 use crate::auth::shares::Share;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -22,13 +25,14 @@ use crate::metrics::JobMetrics;
 use crate::node::Shared;
 use crate::peer::Peer;
 use crate::record::Client;
+use fence::Fence;
 use fids::Fids;
 use locking::{Asker, LockRange};
 use presagio_core::AppId;
 use presagio_ninep::version::Agreed;
 use presagio_ninep::{Dialect, Errno, Fid, Reply, Request, Tag};
 use recovery::{Greeting, Says};
-use std::sync::atomic::AtomicUsize;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// One session of a connection; a new Tversion begins another.
@@ -47,10 +51,17 @@ pub struct Session {
     stranger: OnceLock<Arc<Client>>,
     /// Those who proved here who they are, counted as having this connection.
     shares: Mutex<Vec<Share>>,
+    fence: Arc<Fence>,
     /// Who attached first.
     user: OnceLock<Arc<Identity>>,
-    /// Requests that it has foretold.
-    foretold: AtomicUsize,
+    /// What that user has.
+    account: OnceLock<Arc<Account>>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.forget_foretold();
+    }
 }
 
 /// Where a reply is written to.
@@ -78,11 +89,20 @@ pub fn refuse(tag: Tag, error: Errno, out: &mut Vec<u8>) {
 }
 
 impl Session {
-    /// A session of what was agreed on.
-    pub fn new(node: Arc<Shared>, peer: Arc<Peer>, agreed: Agreed) -> Session {
+    /// A session of what was agreed on, on a socket.
+    pub fn new(
+        node: Arc<Shared>,
+        peer: Arc<Peer>,
+        agreed: Agreed,
+        socket: &Arc<OwnedFd>,
+    ) -> Session {
         Session {
             number: node.number(),
-            fids: Mutex::new(Fids::new(node.config.fids_max, node.fids.clone())),
+            fids: Mutex::new(Fids::new(
+                node.config.fids_max,
+                node.fids.clone(),
+                node.accounts.clone(),
+            )),
             node,
             peer,
             msize: agreed.msize,
@@ -90,8 +110,9 @@ impl Session {
             greeting: OnceLock::new(),
             stranger: OnceLock::new(),
             shares: Mutex::default(),
+            fence: Arc::new(Fence::new(socket)),
             user: OnceLock::new(),
-            foretold: AtomicUsize::new(0),
+            account: OnceLock::new(),
         }
     }
 
@@ -119,6 +140,11 @@ impl Session {
             Some(greeting) => greeting.client.clone(),
             None => self.stranger.get_or_init(|| Arc::new(stranger())).clone(),
         }
+    }
+
+    /// Whose requests they are, once somebody has attached.
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.account.get()
     }
 
     /// The largest frame.
@@ -303,6 +329,10 @@ impl Session {
 
     /// The session is over: all that it holds is let go. The locks of a client that may come back wait for it.
     pub fn end(&self) {
+        if let Some(greeting) = self.greeting.get() {
+            let uid = self.peer.uid();
+            self.node.fences.left(greeting.instance, uid, &self.fence);
+        }
         let all = self.fids().clear();
         for held in all {
             match self.greeting.get() {

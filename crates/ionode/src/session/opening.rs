@@ -33,22 +33,38 @@ impl Session {
         if access_of(flags)?.write || flags.contains(OpenFlags::TRUNC) {
             self.node.export.writable()?;
         }
-        let opened = self.node.export.open(place, self.kernel_flags(flags)?)?;
+        let opened = self
+            .node
+            .export
+            .open(place, Session::kernel_flags(flags)?)?;
         match place.is_dir() {
             true => Ok(Open::Dir(Arc::new(Mutex::new(opened)))),
-            false => Ok(Open::File(Arc::new(self.file(place, opened, flags)?))),
+            false => {
+                let file = self.file(place, opened, flags)?;
+                match self.is_nowhere(place)? {
+                    true => Err(Errno::STALE),
+                    false => Ok(Open::File(Arc::new(file))),
+                }
+            }
         }
     }
 
+    /// Whether a file that was found by a name lost the last of them before it was open, so that a client which comes back
+    /// after the node has ended could not find it again.
+    fn is_nowhere(&self, place: &Place) -> Result<bool> {
+        let comes_back = self.greeting.get().is_some() && self.node.own.is_some();
+        Ok(comes_back && place.stat()?.stx_nlink == 0)
+    }
+
     /// What the kernel is asked to open with. Who cuts a file needs the right to write, also without saying so.
-    fn kernel_flags(&self, flags: OpenFlags) -> Result<OFlags> {
+    fn kernel_flags(flags: OpenFlags) -> Result<OFlags> {
         let cuts_only = flags.contains(OpenFlags::TRUNC) && !access_of(flags)?.write;
         let flags = if cuts_only {
             flags | OpenFlags::RDWR
         } else {
             flags
         };
-        Ok(open_flags(flags)? | self.node.config.open_with())
+        open_flags(flags)
     }
 
     pub(super) fn create(
@@ -61,7 +77,7 @@ impl Session {
         answer: &mut Answer<'_>,
     ) -> Result<()> {
         let dir = self.making(fid, gid)?;
-        let opens = self.kernel_flags(flags)?;
+        let opens = Session::kernel_flags(flags)?;
         let (place, stat, made) = self.node.export.create(dir.closed()?, name, opens, mode)?;
         let opened = place.fd().try_clone_to_owned().or_errno()?;
         if made {
@@ -69,6 +85,9 @@ impl Session {
             self.node.export.storage().created(place.fd()).or_errno()?;
         }
         let file = self.file(&place, opened, flags)?;
+        if !made && self.is_nowhere(&place)? {
+            return Err(Errno::STALE);
+        }
         let held = Held {
             place,
             user: dir.user.clone(),
@@ -92,13 +111,13 @@ impl Session {
         if flags.contains(OpenFlags::TRUNC) {
             bytes.set_len(0).or_errno()?;
         }
+        let whole_path = || self.node.export.whole_path(place);
+        let hold = self.node.files.opened(place.key(), whole_path);
+        hold.file().set_bytes(&bytes);
         Ok(OpenFile {
             bytes,
             number: self.node.number(),
-            hold: self
-                .node
-                .files
-                .opened(place.key(), || self.node.export.whole_path(place)),
+            hold,
             read: access.read,
             write: access.write,
             append: flags.contains(OpenFlags::APPEND),

@@ -1,5 +1,6 @@
 //! Coming back: who a client is over all its connections, requests that must not be done twice, files found again.
 
+use super::fence::Inside;
 use super::{Answer, Held, Open, Session, refuse};
 use crate::error::{OrErrno, Result};
 use crate::handles;
@@ -7,7 +8,7 @@ use crate::metrics::JobMetrics;
 use crate::once::{Begin, Instance, Kept, Once};
 use crate::record::Client;
 use presagio_ninep::extension::{ReopenFlags, Resumed, Wrapped};
-use presagio_ninep::{Errno, Fid, HEADER, Handle, OpenFlags, Reply, Request, Text};
+use presagio_ninep::{Errno, Fid, HEADER, Handle, LockFlags, OpenFlags, Reply, Request, Text};
 use presagio_storage::Access;
 use std::sync::Arc;
 
@@ -31,6 +32,25 @@ pub struct Says<'a> {
     pub job: Text<'a>,
     pub rank: u32,
     pub program: Text<'a>,
+}
+
+/// A numbered request that has begun. If it does not come to its end, nobody can tell.
+struct Begun<'a> {
+    once: &'a Once,
+    sequence: u64,
+}
+
+impl Begun<'_> {
+    fn done(self, kept: Kept) {
+        self.once.done(self.sequence, kept);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.once.abandon(self.sequence);
+    }
 }
 
 const NOTHING: Access = Access {
@@ -66,6 +86,10 @@ impl Session {
         let replies = once.len() as u32;
         let greeting = self.greeting_of(instance, once, says);
         self.greeting.set(greeting).map_err(|_| Errno::PROTO)?;
+        self.node
+            .fences
+            .came(instance, self.peer.uid(), &self.fence);
+        self.node.note_client();
         let node = Text::new(&self.node.config.name).map_err(|_| Errno::IO)?;
         answer.reply(Reply::Hello {
             epoch: self.node.epoch,
@@ -120,9 +144,13 @@ impl Session {
         match once.begin(sequence, settled, self.node.own.as_ref())? {
             Begin::Again(kept) => self.answer_again(&kept, request, answer),
             Begin::First => {
+                let begun = Begun {
+                    once: &once,
+                    sequence,
+                };
                 let kept = self.do_first(request, answer);
                 self.node.act_as_node()?;
-                once.done(sequence, kept);
+                begun.done(kept);
                 Ok(())
             }
         }
@@ -215,6 +243,7 @@ impl Session {
             &held.place,
             held.user.uid,
             granted,
+            self.node.clock.now(),
         )
     }
 
@@ -249,8 +278,13 @@ impl Session {
         flags: OpenFlags,
         user: &Arc<crate::identity::Identity>,
     ) -> Result<Held> {
-        let found = handles::read(&self.node.seal, handle)?;
+        let found = handles::read(&self.node.seal, handle, self.node.clock.now())?;
         if found.uid != user.uid {
+            let what = format_args!(
+                "as uid {}, it came with a handle of uid {}",
+                user.uid, found.uid
+            );
+            self.node.audit(&self.peer, &what);
             return Err(Errno::PERM);
         }
         self.node.act_as_node()?;
@@ -270,7 +304,9 @@ impl Session {
             self.node.power.act_as(user)?;
         }
         held.open = self.opened(&held.place, flags)?;
+        // A node that was killed just before it took the file's last name from it has left it both.
         if let Open::File(file) = &held.open
+            && held.place.stat()?.stx_nlink == 1
             && self
                 .node
                 .own
@@ -280,6 +316,42 @@ impl Session {
             self.node.files.lost_name(file.hold.file().key);
         }
         Ok(held)
+    }
+
+    /// Something is to be done that must not be done any more if the client was lost: `None` then.
+    pub fn enter(&self) -> Option<Option<Inside>> {
+        match self.greeting.get() {
+            Some(_) => self.fence.enter().map(Some),
+            None => Some(None),
+        }
+    }
+
+    /// Whether a hello, by its fields, is of a client that has another session here.
+    pub fn comes_again(&self, hello: &[u8]) -> bool {
+        let instance = hello.first_chunk();
+        instance.is_some_and(|it| self.node.fences.knows(*it, self.peer.uid()))
+    }
+
+    /// A request came. The first that is not there to find again what was had before says that all of that is done.
+    pub fn asked(&self, request: &Request<'_>) {
+        let claims = match request {
+            Request::Hello { .. }
+            | Request::Auth { .. }
+            | Request::Attach { .. }
+            | Request::Walk { .. }
+            | Request::Reopen { .. }
+            | Request::Clunk { .. }
+            | Request::Flush { .. }
+            | Request::Handle { .. }
+            | Request::Foresee { .. } => true,
+            Request::Lock { flags, .. } => flags.contains(LockFlags::RECLAIM),
+            _ => false,
+        };
+        if let Some(greeting) = self.greeting.get()
+            && !claims
+        {
+            self.node.locks.is_back(greeting.instance);
+        }
     }
 
     /// The client, over all its connections if it said who it is.

@@ -1,4 +1,4 @@
-//! A storage that can be made to wait: a plain directory behind a gate.
+//! A storage that can be made to wait, or to panic: a plain directory behind a gate.
 
 use super::wait_until;
 use presagio_core::Range;
@@ -18,6 +18,7 @@ pub struct Gate {
 struct State {
     reads_wait: bool,
     writes_wait: bool,
+    panics: bool,
     waiting: usize,
     batches: Vec<usize>,
 }
@@ -37,10 +38,16 @@ impl Gate {
         self.state().writes_wait = true;
     }
 
-    /// Nothing waits any more.
+    /// Everything panics from now on, as a node with a fault would.
+    pub fn break_down(&self) {
+        self.state().panics = true;
+    }
+
+    /// Nothing waits any more, and nothing panics.
     pub fn open(&self) {
         let mut state = self.state();
         (state.reads_wait, state.writes_wait) = (false, false);
+        state.panics = false;
         self.opened.notify_all();
     }
 
@@ -57,7 +64,13 @@ impl Gate {
         self.state().batches.clone()
     }
 
+    fn stand(&self) {
+        let panics = self.state().panics;
+        assert!(!panics, "as the test wants it");
+    }
+
     fn pass(&self, is_shut: fn(&State) -> bool, buffers: usize) {
+        self.stand();
         let mut state = self.state();
         state.batches.push(buffers);
         state.waiting += 1;
@@ -109,6 +122,7 @@ impl Bytes for GatedBytes {
     }
 
     fn read_now(&self, object: u16, offset: u64, to: &mut [IoSliceMut<'_>]) -> io::Result<Now> {
+        self.gate.stand();
         match self.gate.state().reads_wait {
             true => Err(io::ErrorKind::WouldBlock.into()),
             false => self.bytes.read_now(object, offset, to),
@@ -139,6 +153,7 @@ impl Bytes for GatedBytes {
     }
 
     fn sync(&self, how: Durable) -> io::Result<()> {
+        self.gate.stand();
         self.bytes.sync(how)
     }
 

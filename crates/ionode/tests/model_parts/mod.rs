@@ -4,11 +4,14 @@ mod memory;
 mod plain;
 mod through;
 
-pub use memory::Model;
-pub use plain::{Plain, tree};
-pub use through::Through;
+use memory::Model;
+use plain::{Plain, tree};
+use through::Through;
 
+use crate::common::Exported;
 use proptest::prelude::*;
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A name in a small tree.
 pub type Path = Vec<&'static str>;
@@ -134,4 +137,27 @@ pub fn operations() -> impl Strategy<Value = Operation> {
         2 => (held(), offset(), 0..40_000usize)
             .prop_map(|(held, offset, count)| ReadHeld { held, offset, count }),
     ]
+}
+
+/// Each case has a directory of its own.
+static CASES: AtomicUsize = AtomicUsize::new(0);
+
+/// That a node does these steps of three clients as a plain directory does, and as the model says.
+pub fn check(node: &Exported, steps: &[(usize, Operation)]) -> Result<(), TestCaseError> {
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("case-{case}");
+    let beside = node.outside().join(&name);
+    fs::create_dir(node.path(&name)).unwrap();
+    fs::create_dir(&beside).unwrap();
+    let mut clients: Vec<Through> = (0..3).map(|_| Through::new(node, &name)).collect();
+    let (mut plain, mut model) = (Plain::new(&beside), Model::default());
+    for (number, (client, operation)) in steps.iter().enumerate() {
+        let got = clients[*client].act(operation, *client);
+        let expected = plain.act(operation, *client);
+        prop_assert_eq!(&got, &expected, "{}: {:?}", number, operation);
+        let modelled = model.act(operation, *client);
+        prop_assert_eq!(got.ok(), modelled, "model, {}: {:?}", number, operation);
+    }
+    prop_assert_eq!(tree(&node.path(&name)), tree(&beside));
+    Ok(())
 }

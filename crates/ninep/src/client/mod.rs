@@ -39,6 +39,7 @@ pub use answer::Answer;
 pub use calls::BATCH_MAX;
 pub use error::{Error, Lost};
 pub use stream::{Socket, Stream};
+pub(crate) use stream::{connect_tcp, connect_unix};
 pub use ticket::Ticket;
 #[cfg(feature = "tls")]
 pub use tls::{TlsIdentity, TlsSocket};
@@ -50,8 +51,7 @@ use crate::version::{Agreed, Dialect};
 use crate::{IO_HEADER, MSIZE_MAX, MSIZE_MIN};
 use incoming::Incoming;
 use shared::Shared;
-use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -170,23 +170,14 @@ impl Client {
 
     /// Connects to a Unix socket.
     pub fn unix(path: &Path, options: &Options) -> Result<Client, Lost> {
-        let stream = stream::connect_unix(path, Instant::now() + options.connect_timeout)?;
+        let stream = connect_unix(path, options.connect_timeout)?;
         Client::connect(Socket::new(stream)?, options)
     }
 
     /// Connects over TCP to the first address that answers.
     pub fn tcp(address: impl ToSocketAddrs, options: &Options) -> Result<Client, Lost> {
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, options.connect_timeout) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Client::connect(Socket::new(stream)?, options);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last.into())
+        let stream = connect_tcp(address, options.connect_timeout)?;
+        Client::connect(Socket::new(stream)?, options)
     }
 
     /// What the two sides agreed on.

@@ -2,12 +2,13 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout, socket_domain};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix,
-    SocketFlags, SocketType, connect, recv, sendmsg, shutdown, socket_with,
+    SocketFlags, SocketType, connect, connect_unspec, recv, sendmsg, shutdown, socket_with,
 };
 use std::io::{self, IoSlice};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -35,8 +36,9 @@ pub trait Stream: Send + Sync {
     }
 }
 
-/// Connects to a Unix socket until `deadline`: a server that is stopped and whose queue is full would hold us for ever.
-pub(super) fn connect_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
+/// Connects to a Unix socket in time: a server that is stopped and whose queue is full would hold us for ever.
+pub(crate) fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let deadline = Instant::now() + timeout;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new(path)?;
@@ -49,6 +51,35 @@ pub(super) fn connect_unix(path: &Path, deadline: Instant) -> io::Result<UnixStr
             Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Connects over TCP in time, to the first address that answers.
+pub(crate) fn connect_tcp(address: impl ToSocketAddrs, timeout: Duration) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + timeout;
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in address.to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match TcpStream::connect_timeout(&address, left.max(Duration::from_millis(1))) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Ends a connection so that nothing more of it arrives. What TCP has not delivered yet is thrown away: else a server that
+/// was cut off for a while would do, when it is back, what we have done since in another way.
+pub(super) fn abort(socket: impl AsFd) {
+    // All of these may fail: it may be closed already, or be no TCP socket. Whoever waits returns.
+    let _ = set_socket_linger(&socket, Some(Duration::ZERO));
+    let _ = shutdown(&socket, Shutdown::Both);
+    if socket_domain(&socket).is_ok_and(|domain| domain != AddressFamily::UNIX) {
+        // If another thread still receives this may be refused; then it happens with the last handle.
+        let _ = connect_unspec(&socket);
     }
 }
 
@@ -115,8 +146,7 @@ impl<F: AsFd + Send + Sync> Stream for Socket<F> {
     }
 
     fn close(&self) {
-        // It may be closed already.
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        abort(&self.socket);
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

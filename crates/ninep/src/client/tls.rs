@@ -4,15 +4,16 @@
 //! anybody waits. Bytes that a sender has turned and the socket does not take at once stay in that state; whoever
 //! receives then sends them, and is woken to do so.
 
-use super::{Client, Lost, Options, Stream};
+use super::stream::abort;
+use super::{Client, Lost, Options, Stream, connect_tcp};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,7 +107,7 @@ impl TlsSocket {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let tls = ClientConnection::new(identity.0.clone(), name).map_err(io::Error::other)?;
         let socket = TlsSocket {
-            socket: connect_tcp(address, deadline)?,
+            socket: connect_tcp(address, options.connect_timeout)?,
             state: Mutex::new(State {
                 tls,
                 incoming: Vec::new(),
@@ -267,11 +268,8 @@ impl Stream for TlsSocket {
     }
 
     fn close(&self) {
-        let mut state = self.state();
-        state.tls.send_close_notify();
-        // It may be closed already.
-        let _ = state.flush(&self.socket);
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        // No word of parting: it would only wait behind what is not to arrive.
+        abort(&self.socket);
     }
 }
 
@@ -292,22 +290,6 @@ impl Write for Wire<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn connect_tcp(address: &str, deadline: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in address.to_socket_addrs()? {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = left.max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                return Ok(socket);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 fn timespec(patience: Duration) -> Timespec {

@@ -5,9 +5,10 @@
 //! meanwhile.
 
 use super::Choice;
+use crate::announced::waited;
 use crate::arena::NONE;
 use crate::book::{Book, Slot};
-use crate::foresight::{GroupId, WAITED};
+use crate::foresight::Wanted;
 use crate::heap::KeyedHeap;
 use presagio_core::{IdHashMap, Nanos};
 
@@ -21,8 +22,8 @@ pub(crate) struct Waits {
 
 #[derive(Debug)]
 struct Expecting {
-    /// The predicted aggregation that we wait for, and its requests that have not arrived.
-    group: GroupId,
+    /// What we wait for, and how many of it have not arrived.
+    wanted: Wanted,
     missing: u32,
     since: Nanos,
     /// What foresight had counted as served when the wait began.
@@ -57,11 +58,12 @@ impl Waits {
             return false;
         };
         for &slot in slots {
-            book.entries[slot].foreseen = WAITED;
+            let mark = &mut book.entries[slot].foreseen;
+            *mark = waited(*mark);
         }
         self.until.set(queue, expected.until);
         let expecting = Expecting {
-            group: expected.group,
+            wanted: expected.wanted,
             missing: expected.missing,
             since: now,
             served_before: book.foresight.served(),
@@ -80,12 +82,17 @@ impl Waits {
         let Some(expecting) = self.expecting.get_mut(&queue) else {
             return false;
         };
-        let item = book.entries[slot].foreseen;
-        if item == NONE || book.foresight.group_of(item) != Some(expecting.group) {
+        let entry = &mut book.entries[slot];
+        let (mark, range) = (entry.foreseen, entry.range());
+        let is_wanted = match expecting.wanted {
+            Wanted::Group(group) => book.foresight.group_of(mark) == Some(group),
+            Wanted::Run(_, _, run) => run.start() <= range.start() && range.end() <= run.end(),
+        };
+        if mark == NONE || !is_wanted {
             return false;
         }
         // It belongs to a batch that has waited.
-        book.entries[slot].foreseen = WAITED;
+        entry.foreseen = waited(mark);
         expecting.missing -= 1;
         if expecting.missing > 0 {
             return false;
@@ -124,6 +131,9 @@ impl Waits {
         if let Some(expecting) = self.expecting.remove(&queue) {
             book.foresight
                 .learn(now.since(expecting.since), expecting.served_before);
+            if expecting.missing > 0 {
+                book.foresight.disappointed(expecting.wanted);
+            }
         }
     }
 }

@@ -21,19 +21,32 @@ pub struct Server {
 impl Server {
     /// Our own, with further arguments.
     pub fn presagio(dir: &Path, arguments: &[&str]) -> anyhow::Result<Server> {
-        let (socket, export) = places(dir)?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("ionode").arg("--export").arg(&export);
+        let export = dir.join("export");
+        let command = Command::new(std::env::current_exe()?);
+        Server::presagio_on(command, dir, &export, arguments)
+    }
+
+    /// Our own, started by `command`, with an export that is elsewhere.
+    pub fn presagio_on(
+        mut command: Command,
+        dir: &Path,
+        export: &Path,
+        arguments: &[&str],
+    ) -> anyhow::Result<Server> {
+        std::fs::create_dir_all(export)?;
+        let socket = dir.join("socket");
+        command.arg("ionode").arg("--export").arg(export);
         command
             .arg("--listen")
             .arg(format!("unix:{}", socket.display()));
         command.args(arguments);
-        Server::started(command, socket, export)
+        Server::started(command, socket, export.to_owned())
     }
 
     /// Debian's diod.
     pub fn diod(dir: &Path) -> anyhow::Result<Server> {
-        let (socket, export) = places(dir)?;
+        let (socket, export) = (dir.join("socket"), dir.join("export"));
+        std::fs::create_dir_all(&export)?;
         // It does not survive a client that leaves before its replies have come, unless the signal is ignored.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' PIPE; exec /usr/sbin/diod \"$@\"", "sh"]);
@@ -82,6 +95,11 @@ impl Server {
         &self.export
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> Address {
+        Address::Unix(self.socket.clone())
+    }
+
     /// Where our own is told what to do.
     pub fn control(&self) -> Address {
         Address::Unix(self.socket.with_file_name("socket.control"))
@@ -128,10 +146,4 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn places(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
-    let export = dir.join("export");
-    std::fs::create_dir_all(&export)?;
-    Ok((dir.join("socket"), export))
 }

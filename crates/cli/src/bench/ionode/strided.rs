@@ -1,9 +1,8 @@
-//! Many clients read one file, each every so-manieth block: what aggregation gains on a disk.
+//! Many clients read one file, each every so-manieth block: what aggregation gains where every operation costs.
 
 use super::server::Server;
 use presagio_ninep::OpenFlags;
 use presagio_ninep::session::File;
-use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
@@ -11,16 +10,14 @@ use std::time::Instant;
 pub const CLIENTS: usize = 128;
 const BLOCK: usize = 32 << 10;
 
-/// Megabytes a second that the clients of a node with `policy` read together, each `blocks` blocks.
-pub fn run(dir: &Path, policy: &str, blocks: usize) -> anyhow::Result<f64> {
-    let server = Server::presagio(
-        dir,
-        &["--emulate", "hdd", "--policy", policy, "--depth", "1"],
-    )?;
-    std::fs::write(
-        server.export().join("shared"),
-        vec![7; CLIENTS * BLOCK * blocks],
-    )?;
+/// The file that all of them read, of `blocks` blocks for each client.
+pub fn fill(server: &Server, blocks: usize) -> anyhow::Result<()> {
+    let bytes = vec![7; CLIENTS * BLOCK * blocks];
+    Ok(std::fs::write(server.export().join("shared"), bytes)?)
+}
+
+/// Megabytes a second that the clients of a node read together, each `blocks` blocks.
+pub fn run(server: &Server, blocks: usize) -> anyhow::Result<f64> {
     let barrier = Arc::new(Barrier::new(CLIENTS + 1));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| -> anyhow::Result<_> {

@@ -1,0 +1,324 @@
+//! Several machines: four clients and two I/O nodes, each in a network of its own behind one bridge, and a striped set of
+//! four directories. While the ranks of a job write and read what they can check, nodes are killed, frozen, cut off,
+//! drained and replaced: no acknowledged byte is lost, and nothing hangs.
+//!
+//! Needs root and namespaces.
+
+mod common;
+
+use common::apart::{apart, run};
+use common::nodes::{At, Mounted, Node, pattern};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const RANKS: usize = 4;
+/// No multiple of a stripe, so that most requests are for several servers.
+const BLOCK: usize = 24 * 1024;
+const BLOCKS: usize = 6;
+/// What a test may take: much longer than it does.
+const BOUND: Duration = Duration::from_secs(240);
+/// Seconds that a mount waits for a reply, and for a node.
+const TIMEOUT: u64 = 2;
+const PATIENCE: u64 = 40;
+/// Longer than it takes a client to give a silent node up: a reply that does not come, nor one to the question whether it
+/// lives, nor one to the attempt to come back.
+const SILENCE: Duration = Duration::from_secs(14);
+/// No call may take longer; with room for a machine that is busy.
+const CALL_MAX: Duration = Duration::from_secs(3 * (PATIENCE + TIMEOUT));
+
+/// Two nodes and four mounts.
+struct Cluster {
+    // Unmounted before the nodes end.
+    mounts: Vec<Mounted>,
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    fn start(dir: &Path) -> Cluster {
+        networks();
+        // In memory: a disk that is busy with other tests must not look like a node that is gone.
+        let place = dir.join("storage");
+        std::fs::create_dir(&place).unwrap();
+        let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
+        run("mount", &["-t", "tmpfs", "none", &text(&place)]);
+        let export = place.join("names");
+        let servers: Vec<_> = (0..4).map(|i| place.join(format!("server{i}"))).collect();
+        for made in servers.iter().chain([&export]) {
+            std::fs::create_dir(made).unwrap();
+        }
+        let mut more = vec!["--trust-network", "--allow-root", "--stripe", "16KiB"];
+        let servers: Vec<String> = servers.iter().map(|path| text(path)).collect();
+        more.extend(servers.iter().flat_map(|path| ["--server", path]));
+        let node = |i: usize| {
+            let at = At::Tcp(format!("10.77.0.{}:5640", 10 + i).parse().unwrap());
+            let id = i.to_string();
+            let ids = ["--node-id", id.as_str(), "--nodes", "2"];
+            Node::start(
+                &export,
+                at,
+                Some(&format!("node{i}")),
+                &[&more[..], &ids].concat(),
+            )
+        };
+        let nodes: Vec<Node> = (0..2).map(node).collect();
+        let mount = |i: usize| {
+            let all: Vec<&At> = nodes.iter().map(|node| &node.at).collect();
+            let (timeout, patience) = (TIMEOUT.to_string(), PATIENCE.to_string());
+            let more = ["--timeout", &timeout, "--patience", &patience];
+            let network = format!("client{i}");
+            Mounted::start(&all, &dir.join(&network), Some(&network), &more)
+        };
+        let mounts = (0..RANKS).map(mount).collect();
+        Cluster { mounts, nodes }
+    }
+}
+
+/// A bridge, to which we have access too, and a network for each node and client.
+fn networks() {
+    run("ip", &["link", "add", "name", "hub", "type", "bridge"]);
+    run("ip", &["address", "add", "10.77.0.1/24", "dev", "hub"]);
+    run("ip", &["link", "set", "hub", "up"]);
+    let nodes = (0..2).map(|i| (format!("node{i}"), 10 + i));
+    let clients = (0..RANKS).map(|i| (format!("client{i}"), 20 + i));
+    for (name, host) in nodes.chain(clients) {
+        run("ip", &["netns", "add", &name]);
+        let inside = ["peer", "name", "eth0", "netns", &name];
+        run(
+            "ip",
+            &[&["link", "add", "name", &name, "type", "veth"], &inside[..]].concat(),
+        );
+        run("ip", &["link", "set", &name, "master", "hub", "up"]);
+        let address = format!("10.77.0.{host}/24");
+        run(
+            "ip",
+            &["-n", &name, "address", "add", &address, "dev", "eth0"],
+        );
+        run("ip", &["-n", &name, "link", "set", "eth0", "up"]);
+        run("ip", &["-n", &name, "link", "set", "lo", "up"]);
+    }
+}
+
+/// What the ranks of a job do with their files, as IOR does it.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// One file, blocks by turns.
+    Strided,
+    /// One file, each its part.
+    Segmented,
+    /// Each its file.
+    Own,
+}
+
+impl Layout {
+    const ALL: [Layout; 3] = [Layout::Strided, Layout::Segmented, Layout::Own];
+
+    fn file(self, rank: usize) -> String {
+        match self {
+            Layout::Strided => "strided".into(),
+            Layout::Segmented => "segmented".into(),
+            Layout::Own => format!("own{rank}"),
+        }
+    }
+
+    fn offset(self, rank: usize, block: usize) -> u64 {
+        let number = match self {
+            Layout::Strided => block * RANKS + rank,
+            Layout::Segmented => rank * BLOCKS + block,
+            Layout::Own => block,
+        };
+        (number * BLOCK) as u64
+    }
+
+    /// What a rank writes there in a round.
+    fn bytes(self, rank: usize, block: usize, round: u64) -> Vec<u8> {
+        let place = (self as u64 * 8 + rank as u64) * 64 + block as u64;
+        pattern(place << 32 | round, BLOCK)
+    }
+}
+
+/// A rank, whose files stay open in whatever happens.
+struct Rank {
+    number: usize,
+    mine: Vec<File>,
+    next: Vec<File>,
+}
+
+impl Rank {
+    fn all(mounts: &[Mounted]) -> Vec<Rank> {
+        let open = |number: usize, of: usize| {
+            let open = |layout: Layout| {
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).create(true).truncate(false);
+                options.open(mounts[number].path(&layout.file(of))).unwrap()
+            };
+            Layout::ALL.map(open).into()
+        };
+        let rank = |number| Rank {
+            number,
+            mine: open(number, number),
+            next: open(number, (number + 1) % RANKS),
+        };
+        (0..RANKS).map(rank).collect()
+    }
+
+    /// Writes its blocks, and reads them back.
+    fn write(&self, round: u64) {
+        for (layout, file) in Layout::ALL.into_iter().zip(&self.mine) {
+            for block in 0..BLOCKS {
+                let bytes = layout.bytes(self.number, block, round);
+                let at = layout.offset(self.number, block);
+                in_time(|| file.write_all_at(&bytes, at).expect("it is written"));
+            }
+            in_time(|| file.sync_all().expect("it is safe"));
+        }
+        self.check(&self.mine, self.number, round);
+    }
+
+    /// Reads what the next one wrote.
+    fn check_next(&self, round: u64) {
+        self.check(&self.next, (self.number + 1) % RANKS, round);
+    }
+
+    fn check(&self, files: &[File], of: usize, round: u64) {
+        for (layout, file) in Layout::ALL.into_iter().zip(files) {
+            for block in 0..BLOCKS {
+                let (at, mut read) = (layout.offset(of, block), vec![0; BLOCK]);
+                in_time(|| file.read_exact_at(&mut read, at).expect("it is read"));
+                let same = read == layout.bytes(of, block, round);
+                let name = layout.file(of);
+                assert!(same, "rank {}: {name} at {at}, round {round}", self.number);
+            }
+        }
+    }
+}
+
+/// Does something that may take as long as a call may.
+fn in_time(what: impl FnOnce()) {
+    let start = Instant::now();
+    what();
+    let took = start.elapsed();
+    assert!(took < CALL_MAX, "a call took {took:?}");
+}
+
+/// A job of four ranks, round by round.
+struct Job {
+    ranks: Vec<Rank>,
+    round: u64,
+}
+
+impl Job {
+    fn round(&mut self) {
+        self.round += 1;
+        let round = self.round;
+        let together = |work: &(dyn Fn(&Rank) + Sync)| {
+            std::thread::scope(|scope| {
+                self.ranks.iter().for_each(|rank| {
+                    scope.spawn(move || work(rank));
+                })
+            });
+        };
+        together(&|rank| rank.write(round));
+        together(&|rank| rank.check_next(round));
+    }
+
+    /// Goes on while something happens to the nodes, and some rounds more.
+    fn while_(&mut self, happens: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            let happens = scope.spawn(happens);
+            while !happens.is_finished() {
+                self.round();
+            }
+            happens.join().unwrap();
+        });
+        (0..3).for_each(|_| self.round());
+    }
+}
+
+/// A cluster and a job on it; then `happens` to each node in turn; then a client that comes new reads what is there.
+fn cluster(dir: &Path, happens: impl Fn(usize, &mut Node) + Sync) {
+    let mut cluster = Cluster::start(dir);
+    let ranks = Rank::all(&cluster.mounts);
+    let mut job = Job { ranks, round: 0 };
+    (0..3).for_each(|_| job.round());
+    for (index, node) in cluster.nodes.iter_mut().enumerate() {
+        job.while_(|| {
+            happens(index, node);
+            sleep(Duration::from_millis(500));
+        });
+    }
+    let round = job.round;
+    println!("{round} rounds");
+    drop(job);
+    cluster.mounts.clear();
+    for (i, node) in cluster.nodes.iter().enumerate() {
+        let mount = Mounted::start(&[&node.at], &dir.join(format!("fresh{i}")), None, &[]);
+        let mounts: Vec<Mounted> = vec![mount];
+        let read = |of: usize| {
+            let open = |layout: Layout| File::open(mounts[0].path(&layout.file(of))).unwrap();
+            Rank {
+                number: of,
+                mine: Layout::ALL.map(open).into(),
+                next: Vec::new(),
+            }
+        };
+        (0..RANKS).for_each(|of| {
+            let rank = read(of);
+            rank.check(&rank.mine, of, round);
+        });
+    }
+}
+
+#[test]
+fn nodes_that_are_killed_or_drained_lose_nothing() {
+    apart(
+        "nodes_that_are_killed_or_drained_lose_nothing",
+        BOUND,
+        |dir| {
+            cluster(dir, |_, node| {
+                for pause in [0, 300, 700] {
+                    node.kill();
+                    sleep(Duration::from_millis(pause));
+                    node.start_again();
+                    sleep(Duration::from_millis(700));
+                }
+                node.drain();
+                sleep(Duration::from_millis(500));
+                node.start_again();
+            });
+        },
+    );
+}
+
+#[test]
+fn nodes_that_are_frozen_for_a_while_lose_nothing() {
+    apart(
+        "nodes_that_are_frozen_for_a_while_lose_nothing",
+        BOUND,
+        |dir| {
+            cluster(dir, |_, node| {
+                node.freeze();
+                sleep(SILENCE);
+                node.thaw();
+            });
+        },
+    );
+}
+
+#[test]
+fn a_network_that_is_cut_and_healed_loses_nothing() {
+    apart(
+        "a_network_that_is_cut_and_healed_loses_nothing",
+        BOUND,
+        |dir| {
+            cluster(dir, |index, _| {
+                let name = format!("node{index}");
+                run("ip", &["link", "set", &name, "down"]);
+                sleep(SILENCE);
+                run("ip", &["link", "set", &name, "up"]);
+            });
+        },
+    );
+}

@@ -1,0 +1,6 @@
+//! Bytes: reading, writing and copying.
+
+mod aio;
+mod copying;
+mod hooks;
+mod ops;

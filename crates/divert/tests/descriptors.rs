@@ -1,0 +1,224 @@
+//! Descriptors of forwarded files behave as descriptors.
+
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+use common::{PREFIX, Site, finish};
+use std::process::Stdio;
+use std::time::Duration;
+
+#[test]
+fn calls_return_what_they_return_on_a_plain_directory() {
+    let site = Site::new();
+    let printed = site.same("calls.c", &[]);
+    assert!(printed.lines().count() > 150, "{printed}");
+}
+
+#[test]
+fn processes_that_share_a_descriptor_share_its_position() {
+    let site = Site::new();
+    let printed = site.same("shared.c", &[]);
+    assert_eq!(
+        printed.matches("records 900 strange 0 ordered 1").count(),
+        3
+    );
+}
+
+#[test]
+fn descriptors_go_through_fork_and_exec() {
+    let site = Site::new();
+    let printed = site.same("execs.c", &[]);
+    assert!(
+        printed.contains("write 6\nclosed -1 EBADF\nread 3 ren\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn system_calls_around_the_library_get_an_error_and_no_wrong_byte() {
+    let site = Site::new();
+    let printed = site.run("raw.c", &[]);
+    assert_eq!(printed.matches(": refused\n").count(), 26, "{printed}");
+    assert!(
+        printed.ends_with("write 4\nwrite to null 20\nread from null 0\nread 9 oursuched\n"),
+        "{printed}"
+    );
+    assert_eq!(
+        std::fs::read(site.export().join("raw")).unwrap(),
+        b"oursuched"
+    );
+}
+
+#[test]
+fn threads_and_signal_handlers_lose_nothing() {
+    let site = Site::new();
+    let printed = site.run("threads.c", &[]);
+    assert_eq!(printed, "bad 0 lines 720 of 720\nsignals some logged all\n");
+}
+
+#[test]
+fn a_program_with_threads_forks_under_load() {
+    let site = Site::new();
+    let printed = site.run("forkload.c", &[]);
+    assert_eq!(printed, "failed 0 bad 0 position 600\n");
+}
+
+#[test]
+fn children_of_vfork_redirect_and_exec() {
+    let site = Site::new();
+    let printed = site.same("vforks.c", &[]);
+    assert!(
+        printed.contains("begin\none\ntwo\nbetween\nthree\nend\nappended\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn what_a_child_of_vfork_connects_to_is_not_taken_for_its_parents() {
+    let site = Site::new();
+    let printed = site.same("guests.c", &[]);
+    assert!(printed.ends_with("5 child\n0 guests failed\n"), "{printed}");
+}
+
+#[test]
+fn cancelled_threads_leave_no_lock_and_no_half_of_a_write() {
+    let site = Site::new();
+    let printed = site.run("cancels.c", &[]);
+    assert_eq!(printed, "cancelled 40 whole 1 strange 0 some 1\n");
+}
+
+#[test]
+fn mappings_are_copies_and_shared_ones_for_writing_are_refused() {
+    let site = Site::new();
+    site.same("maps.c", &[]);
+    let printed = site.run("maps.c", &["forwarded"]);
+    assert!(
+        printed.contains("shared for writing ENODEV\nmade writable later refused\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn locks_hold_between_processes() {
+    let site = Site::new();
+    let printed = site.same("locks.c", &[]);
+    assert!(printed.contains("interrupted: EINTR"), "{printed}");
+}
+
+#[test]
+fn links_and_dots_lead_where_the_kernel_goes() {
+    let site = Site::new();
+    let elsewhere = site.room().join("elsewhere");
+    for name in ["elsewhere", "elsewhere/below"] {
+        std::fs::create_dir(site.room().join(name)).unwrap();
+    }
+    std::fs::write(elsewhere.join("below/outside"), "outside").unwrap();
+    let below = elsewhere.join("below").display().to_string();
+    // What the first run wrote outside is there in the second: both write the same.
+    std::fs::write(elsewhere.join("below/outside"), "written outside").unwrap();
+    let printed = site.same("links.c", &[&below]);
+    assert!(printed.contains("get chain 3 top\n"), "{printed}");
+}
+
+#[test]
+fn a_program_that_closes_all_descriptors_goes_on() {
+    let site = Site::new();
+    // What it inherits from whoever runs the test it closes in both runs.
+    let printed = site.same("closeall.c", &[]);
+    assert!(printed.ends_with("1\n0\n1\n1\n-1\n7\n"), "{printed}");
+}
+
+#[test]
+fn a_node_that_is_killed_and_started_again_loses_nothing() {
+    let mut site = Site::new();
+    let program = site.compile("keeps_on.c");
+    let mut command = site.command(program, &[PREFIX, "8"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut kills = 0;
+    while child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(400));
+        site.kill_node();
+        std::thread::sleep(Duration::from_millis(30));
+        site.start_node();
+        kills += 1;
+    }
+    let output = finish(child, "keeps_on");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "failed 0\n",
+        "{told}"
+    );
+    assert!(output.status.success() && kills > 5, "{kills} kills");
+}
+
+#[test]
+fn a_descriptor_can_be_passed_through_a_socket() {
+    let site = Site::new();
+    let printed = site.same("passes.c", &[]);
+    assert!(
+        printed.contains("read 22 parent, from the child\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn a_descriptor_by_its_name_is_the_file_again() {
+    let site = Site::new();
+    let output = site.script(
+        "printf abcdef > $FAR/file; cat /dev/stdin < $FAR/file; cat 5< $FAR/file < /dev/fd/5
+         { head -c 2 > /dev/null; cat /proc/self/fd/0; } < $FAR/file; bash -c 'echo gh >> /dev/stdout' >> $FAR/file; cat $FAR/file",
+    );
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, "abcdefabcdefabcdefabcdefgh\n");
+}
+
+#[test]
+fn a_lock_that_would_end_with_its_taker_is_refused() {
+    let site = Site::new();
+    let output = site.script(
+        "flock $FAR/lock echo locked; exec 9> $FAR/lock; flock 9 2> /dev/null && echo taken || echo refused",
+    );
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, "locked\nrefused\n");
+}
+
+#[test]
+fn large_transfers_arrive_whole() {
+    let site = Site::new();
+    let output = site.script(
+        "head -c 50000001 /dev/urandom > noise; dd if=noise of=$FAR/a bs=7M 2> /dev/null; dd if=$FAR/a of=back bs=3M 2> /dev/null
+         cmp noise back; cp $FAR/a $FAR/b; cmp $FAR/b noise; cat $FAR/b | cmp - noise; echo same",
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "same\n");
+    let noise = std::fs::read(site.room().join("noise")).unwrap();
+    assert!(std::fs::read(site.export().join("b")).unwrap() == noise);
+}
+
+#[test]
+fn without_a_node_calls_fail_and_nothing_hangs() {
+    let mut site = Site::new();
+    site.script("echo there > $FAR/file");
+    let text = "exec 5< $FAR/file; read -r first <&5; echo $first; touch killed; while [ ! -e gone ]; do sleep 0.1; done
+                cat <&5 2>/dev/null || echo failed; cat $FAR/file 2> /dev/null || echo failed";
+    let mut command = site.command("bash", &["-c", text]);
+    command.current_dir(site.room()).env("FAR", PREFIX);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !site.room().join("killed").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    site.kill_node();
+    std::fs::write(site.room().join("gone"), "").unwrap();
+    let output = finish(child, "bash");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, "there\nfailed\nfailed\n");
+}

@@ -1,0 +1,237 @@
+//! A file that a node holds for us: what has to be known to hold it again on another connection.
+//!
+//! The fid keeps its number for as long as the value lives. `ready_on` is the connection on which the node knows it; on
+//! any other it is claimed first: by its handle where the node has such a thing, else by its path, and then it must still
+//! be the same file. Open files are claimed as soon as there is a connection, the others when they are used.
+
+pub(crate) mod claim;
+mod proof;
+mod walk;
+
+pub(crate) use walk::{Walk, steps, walk, walk_far};
+
+use crate::link::{Connection, Link};
+use crate::locks::Locks;
+use presagio_ninep::client::{Answer, Error, Ticket};
+use presagio_ninep::{Errno, Fid, LockType, OpenFlags, Qid, Request};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub(crate) struct Held {
+    pub(crate) link: Arc<Link>,
+    pub(crate) fid: Fid,
+    /// What its user attached; a root has none.
+    root: Option<Arc<Held>>,
+    /// The generation of the connection on which the node knows the fid.
+    ready_on: AtomicU64,
+    /// The errno that every operation gets from now on; 0 if none.
+    spoilt: AtomicU32,
+    place: Mutex<Place>,
+}
+
+/// Where the file is, and how it is held.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) qid: Qid,
+    /// From the root of the export, without a slash at either end.
+    pub(crate) path: Vec<u8>,
+    pub(crate) handle: Option<Arc<[u8]>>,
+    /// As whom: of a root.
+    uid: Option<u32>,
+    pub(crate) open: Option<OpenFlags>,
+    pub(crate) locks: Locks,
+    /// The connection of `ready_on`.
+    at: Weak<Connection>,
+    /// A plain node finds a fid by its path, and the path has changed.
+    moved: bool,
+    /// A request for this fid got no answer: the node may know it or not.
+    unsure: bool,
+}
+
+impl Place {
+    /// A file that is not open, at `path`.
+    pub(crate) fn at(qid: Qid, path: Vec<u8>) -> Place {
+        Place {
+            qid,
+            path,
+            ..Place::default()
+        }
+    }
+
+    fn nowhere(&mut self) {
+        self.at = Weak::new();
+        self.unsure = false;
+    }
+}
+
+impl Held {
+    /// A fid that stands for nothing yet, of the user of `root`.
+    pub(crate) fn new(link: &Arc<Link>, root: Option<Arc<Held>>) -> Result<Arc<Held>, Errno> {
+        let fid = link.draw()?;
+        let held = Arc::new(Held {
+            link: link.clone(),
+            fid,
+            root,
+            ready_on: AtomicU64::new(0),
+            spoilt: AtomicU32::new(0),
+            place: Mutex::default(),
+        });
+        link.enter(fid, Arc::downgrade(&held));
+        Ok(held)
+    }
+
+    /// The root of an export, to be attached when it is used.
+    pub(crate) fn new_root(link: &Arc<Link>, uid: u32) -> Result<Arc<Held>, Errno> {
+        let held = Held::new(link, None)?;
+        held.place().uid = Some(uid);
+        Ok(held)
+    }
+
+    pub(crate) fn root(self: &Arc<Self>) -> Arc<Held> {
+        self.root.as_ref().unwrap_or(self).clone()
+    }
+
+    pub(crate) fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.place().open.is_some()
+    }
+
+    /// From now on it stands for this, on this connection.
+    pub(crate) fn stands_for(&self, connection: &Arc<Connection>, new: Place) {
+        let mut place = self.place();
+        let uid = place.uid;
+        *place = new;
+        place.uid = uid;
+        self.known(&mut place, connection);
+    }
+
+    /// What this stands for, for another fid of it that is not open and that no node knows yet.
+    pub(crate) fn copy_place(&self) -> Place {
+        let place = self.place();
+        Place {
+            qid: place.qid,
+            path: place.path.clone(),
+            handle: place.handle.clone(),
+            ..Place::default()
+        }
+    }
+
+    pub(crate) fn set_place(&self, place: Place) {
+        *self.place() = place;
+    }
+
+    /// A request is about to be sent after which the node may know the fid on this connection.
+    pub(crate) fn begin(&self, connection: &Arc<Connection>) {
+        let mut place = self.place();
+        place.at = Arc::downgrade(connection);
+        place.unsure = true;
+    }
+
+    /// The node refused: the fid stands for nothing.
+    pub(crate) fn unless_refused<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::Server(_)) = answer {
+            self.stands_for_nothing();
+        }
+        answer
+    }
+
+    /// The node does not know the fid.
+    pub(crate) fn stands_for_nothing(&self) {
+        self.place().nowhere();
+    }
+
+    pub(crate) fn spoil(&self, errno: Errno) {
+        self.spoilt.store(errno.0, Ordering::Release);
+    }
+
+    /// The node has forgotten the fid, or the clunk that was to make it so got no answer.
+    pub(crate) fn clunked(&self, answer: &Result<Answer, Error>) {
+        if matches!(answer, Ok(_) | Err(Error::Server(_))) {
+            self.gone();
+        }
+    }
+
+    /// The node has forgotten the fid by itself.
+    pub(crate) fn gone(&self) {
+        self.place().nowhere();
+        self.spoil(Errno::STALE);
+    }
+
+    /// Whose root it is.
+    pub(crate) fn user(&self) -> u32 {
+        self.place().uid.unwrap_or(u32::MAX)
+    }
+
+    fn known(&self, place: &mut Place, connection: &Arc<Connection>) {
+        place.at = Arc::downgrade(connection);
+        (place.moved, place.unsure) = (false, false);
+        self.ready_on
+            .store(connection.generation, Ordering::Release);
+    }
+
+    /// Makes sure that the node knows the fid on this connection.
+    pub(crate) fn ready(&self, connection: &Arc<Connection>) -> Result<(), Error> {
+        match self.spoilt.load(Ordering::Acquire) {
+            0 => {}
+            errno => return Err(Error::Server(Errno(errno))),
+        }
+        match self.ready_on.load(Ordering::Acquire) == connection.generation {
+            true => Ok(()),
+            false => self.claim_now(connection),
+        }
+    }
+
+    /// A lock that could not be given back on this connection is not there on the next.
+    pub(crate) fn forget_locks(&self, owner: &crate::file::Owner) {
+        let all = crate::locks::Span::ALL;
+        self.place().locks.set(owner, LockType::Unlock, all);
+    }
+
+    /// A plain node: the path of this file has changed with that of `old`, to `new`.
+    pub(crate) fn follow(&self, old: &[u8], new: &[u8]) {
+        let mut place = self.place();
+        let Some(rest) = place.path.strip_prefix(old) else {
+            return;
+        };
+        if !(rest.is_empty() || rest[0] == b'/') || place.uid.is_some() {
+            return;
+        }
+        place.path = [new, rest].concat();
+        if place.open.is_none() {
+            place.moved = true;
+            self.ready_on.store(0, Ordering::Release);
+        }
+    }
+
+    /// Lets the node forget the fid, and says when its number may be used again.
+    fn clunk(&self, place: &Place) -> Freed {
+        let Some(connection) = place.at.upgrade() else {
+            return Freed::Now;
+        };
+        let fid = self.fid;
+        match connection.client.submit(Request::Clunk { fid }) {
+            Ok(ticket) if !place.unsure => Freed::With(ticket),
+            Err(Error::Lost { .. }) => Freed::Now,
+            // The clunk may overtake the request of which nobody knows, or could not be sent.
+            _ => Freed::Never,
+        }
+    }
+}
+
+/// When the number of a fid may be used again.
+pub(crate) enum Freed {
+    Now,
+    With(Ticket),
+    Never,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let place = std::mem::take(place);
+        self.link.leave(self.fid, self.clunk(&place));
+    }
+}
