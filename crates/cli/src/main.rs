@@ -13,7 +13,9 @@
 //! | `mount` | [`mod@mount`] | mounts what I/O nodes forward |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
+//! | `profile` | [`profile`] | measures a storage device, for schedulers and simulators |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
+//! | `sim` | [`sim`] | tries schedulers on a virtual cluster |
 //! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
 //! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
 //!
@@ -29,13 +31,17 @@ mod direct;
 mod failure;
 mod generate;
 mod ionode;
+mod model;
 mod mount;
 mod nodes;
 mod predict;
+mod profile;
 mod progress;
 mod run;
 mod sched;
+mod sim;
 mod size;
+mod svg;
 mod table;
 mod terminal;
 mod trace;
@@ -65,7 +71,9 @@ Examples:
                                     forward files, scheduling requests
   presagio mount unix:/run/node.sock /mnt
                                     use them
+  presagio profile /scratch         what is this storage like?
   presagio sched list               what are the ten policies?
+  presagio sim 001-fig2a            which would suit a whole cluster?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
   presagio bench sched              what does the scheduler cost?
@@ -83,7 +91,9 @@ enum Command {
     Ionode(Box<ionode::Args>),
     Mount(mount::Args),
     Predict(predict::Args),
+    Profile(profile::Args),
     Sched(sched::Args),
+    Sim(sim::Args),
     Trace(trace::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
@@ -123,7 +133,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ionode(args) => ionode::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Sched(args) => sched::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),

@@ -12,15 +12,19 @@
 //! the time, and whoever goes on where the head is, in time, waits for nothing.
 //!
 //! *Buffer.* After a read the disk reads on into its buffer until there is something else to do: a sequential reader who
-//! is a little late pays no whole turn. A write cache, where there is one, answers at once while it has room, and
-//! drains in the order of arrival.
+//! is a little late pays no whole turn. A write cache, where there is one, answers at once while it has room. It is
+//! emptied upwards from where the head is, then from the lowest address again, which makes seeks short. Reads go before
+//! what is cached.
 //!
-//! Left out: zones (outer tracks are faster), reordering within the disk, bad sectors.
+//! *Command.* What every request takes on its way through driver, bus and controller comes on top, while the head can
+//! already do something else: it is what small sequential requests are bounded by.
+//!
+//! Left out: zones (outer tracks are faster), reordering of reads, bad sectors.
 
 use crate::error::{ModelError, require};
 use crate::{Device, transfer};
 use presagio_core::{Nanos, Op, Range};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// What a disk is like. The default is a usual one of 7200 rpm and 4 TB.
 ///
@@ -45,6 +49,12 @@ pub struct HddParameters {
     pub read_ahead: u64,
     /// How many bytes of writes it answers before they are on the platters; 0 for none.
     pub write_cache: u64,
+    /// How many writes the cache has room for, however small they are.
+    pub write_slots: u32,
+    /// What a read costs besides, on its way through driver, bus and controller.
+    pub read_command: Nanos,
+    /// What a write costs besides.
+    pub write_command: Nanos,
 }
 
 impl Default for HddParameters {
@@ -58,12 +68,15 @@ impl Default for HddParameters {
             seek_most: Nanos::from_micros(17_000),
             read_ahead: 1 << 20,
             write_cache: 0,
+            write_slots: 256,
+            read_command: Nanos::ZERO,
+            write_command: Nanos::ZERO,
         }
     }
 }
 
 impl HddParameters {
-    fn check(&self) -> Result<(), ModelError> {
+    pub(crate) fn check(&self) -> Result<(), ModelError> {
         require(self.capacity > 0, "capacity", "more than 0 bytes")?;
         require(
             (60..=1_000_000).contains(&self.rpm),
@@ -78,7 +91,15 @@ impl HddParameters {
             "between seek_least and seek_most, which is the greatest",
         )?;
         let fits = self.seek_most <= Nanos::from_secs(3600);
-        require(fits, "seek_most", "an hour at most")
+        require(fits, "seek_most", "an hour at most")?;
+        require(self.write_slots > 0, "write_slots", "at least 1")
+    }
+
+    fn command(&self, op: Op) -> Nanos {
+        match op {
+            Op::Read => self.read_command,
+            Op::Write => self.write_command,
+        }
     }
 
     /// A turn.
@@ -131,9 +152,18 @@ pub struct Hdd {
     free: Nanos,
     /// Whether it reads on from there.
     reads_on: bool,
-    /// Writes in the cache: when each is on the platters, and how many bytes it has.
-    cached: VecDeque<(Nanos, u64)>,
+    /// Writes that were answered and are not on the platters, by their first byte.
+    cached: BTreeMap<u64, Cached>,
     cached_bytes: u64,
+    /// When the last that left the cache is on the platters.
+    drained: Nanos,
+}
+
+/// A write in the cache.
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    bytes: u64,
+    came: Nanos,
 }
 
 impl Hdd {
@@ -145,8 +175,9 @@ impl Hdd {
             head: 0,
             free: Nanos::ZERO,
             reads_on: false,
-            cached: VecDeque::new(),
+            cached: BTreeMap::new(),
             cached_bytes: 0,
+            drained: Nanos::ZERO,
         })
     }
 
@@ -192,23 +223,70 @@ impl Hdd {
         transfer(bytes, self.parameters.bytes_per_s)
     }
 
-    /// When a write that is on the platters at `drained` has found room in the cache.
-    fn cache(&mut self, bytes: u64, drained: Nanos, now: Nanos) -> Nanos {
-        if bytes > self.parameters.write_cache {
-            return drained;
+    /// Takes a write into the cache, and says when there was room for it.
+    fn cache(&mut self, at: Range, now: Nanos) -> Nanos {
+        if at.len() > self.parameters.write_cache {
+            return self.pass_through(at, now);
         }
-        self.cached.push_back((drained, bytes));
-        self.cached_bytes += bytes;
+        let entry = Cached {
+            bytes: at.len(),
+            came: now,
+        };
+        // What is written again before it is on the platters is written once.
+        let before = self.cached.insert(at.start(), entry);
+        self.cached_bytes -= before.map_or(0, |cached| cached.bytes);
+        self.cached_bytes = self.cached_bytes.saturating_add(at.len());
         let mut room = now;
-        while let Some(&(oldest, bytes)) = self.cached.front() {
-            if self.cached_bytes <= self.parameters.write_cache && oldest > now {
-                break;
-            }
-            room = room.max(oldest);
-            self.cached_bytes -= bytes;
-            self.cached.pop_front();
+        while self.is_overfull()
+            && let Some((start, cached)) = self.nearest()
+        {
+            room = room.max(self.drain(start, cached));
         }
         room
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.cached_bytes > self.parameters.write_cache
+            || self.cached.len() > self.parameters.write_slots as usize
+    }
+
+    /// Writes what is larger than the cache: answered when the rest of it has found room.
+    fn pass_through(&mut self, at: Range, now: Nanos) -> Nanos {
+        self.drained = self.pass(Op::Write, at, now);
+        let rest = self.transfer(self.parameters.write_cache);
+        now.max(self.drained - rest)
+    }
+
+    /// Lets the head do what it began before `now`.
+    fn settle(&mut self, now: Nanos) {
+        while self.free < now
+            && let Some((start, cached)) = self.nearest()
+            && cached.came < now
+        {
+            self.drain(start, cached);
+        }
+    }
+
+    /// Brings a cached write onto the platters, and says when it is there.
+    fn drain(&mut self, start: u64, cached: Cached) -> Nanos {
+        self.cached.remove(&start);
+        self.cached_bytes -= cached.bytes;
+        let begin = self.free.max(cached.came);
+        self.drained = self.pass(Op::Write, Range::at(start, cached.bytes), begin);
+        self.drained
+    }
+
+    /// The next cached write from the head upwards, or from the lowest address.
+    fn nearest(&self) -> Option<(u64, Cached)> {
+        let above = self.cached.range(self.head..).next();
+        let next = above.or_else(|| self.cached.first_key_value());
+        next.map(|(start, cached)| (*start, *cached))
+    }
+
+    /// Whether all of a read was written a moment ago and still is in the cache.
+    fn is_cached(&self, at: Range) -> bool {
+        let last = self.cached.range(..=at.start()).next_back();
+        last.is_some_and(|(start, cached)| Range::at(*start, cached.bytes).end() >= at.end())
     }
 }
 
@@ -217,16 +295,20 @@ impl Device for Hdd {
         if at.is_empty() {
             return now;
         }
-        let done = self.pass(op, at, now);
-        match op {
-            Op::Read => done,
-            Op::Write => self.cache(at.len(), done, now),
-        }
+        self.settle(now);
+        let done = match op {
+            Op::Read if self.is_cached(at) => now,
+            Op::Write if self.parameters.write_cache > 0 => self.cache(at, now),
+            _ => self.pass(op, at, now),
+        };
+        done + self.parameters.command(op)
     }
 
     fn flush(&mut self, now: Nanos) -> Nanos {
-        let last = self.cached.back().map_or(now, |(drained, _)| *drained);
-        last.max(now)
+        while let Some((start, cached)) = self.nearest() {
+            self.drain(start, cached);
+        }
+        self.drained.max(now)
     }
 }
 
@@ -344,14 +426,86 @@ mod tests {
         assert_eq!(disk.flush(flushed), flushed, "nothing is left");
     }
 
+    /// Random writes of 8 KiB to a gigabyte: how long each takes once the cache is full.
+    fn random_writes(parameters: HddParameters) -> Nanos {
+        let mut disk = disk(parameters);
+        let (mut now, mut place, mut full) = (Nanos::ZERO, 1_u64, Nanos::ZERO);
+        for i in 0..4_000 {
+            place = place
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let address = (place >> 20) % (1 << 17) * 8192;
+            now = disk.serve(Op::Write, Range::at(address, 8192), now);
+            full = if i == 1_999 { now } else { full };
+        }
+        Nanos((now - full).0 / 2_000)
+    }
+
     #[test]
-    fn a_write_that_no_cache_could_hold_waits_for_the_platters() {
+    fn a_cache_makes_the_seeks_of_random_writes_shorter_the_larger_it_is() {
+        let took = [(0, 1), (8 * MIB, 16), (8 * MIB, 1024)].map(|(write_cache, write_slots)| {
+            random_writes(HddParameters {
+                write_cache,
+                write_slots,
+                ..plain()
+            })
+        });
+        assert!(took[2] < took[1] && took[1] < took[0], "{took:?}");
+    }
+
+    #[test]
+    fn a_cached_write_is_on_the_platters_by_itself_after_a_while_and_a_read_finds_it_before() {
         let mut disk = disk(HddParameters {
-            write_cache: MIB,
+            write_cache: 4 * MIB,
             ..plain()
         });
-        let done = disk.serve(Op::Write, Range::at(0, 2 * MIB), Nanos::ZERO);
-        assert!(done >= disk.transfer(2 * MIB));
+        let (written, now) = (Range::at(1 << 40, MIB), Nanos::from_secs(1));
+        assert_eq!(disk.serve(Op::Write, written, now), now);
+        assert_eq!(disk.serve(Op::Read, Range::at(1 << 40, 4096), now), now);
+        let later = now + Nanos::from_secs(1);
+        disk.serve(Op::Write, Range::at(0, 4096), later);
+        assert!(disk.drained < later, "the head had a second");
+        assert!(disk.flush(later) > later, "but the other is still to come");
+    }
+
+    #[test]
+    fn small_sequential_requests_are_bounded_by_their_command_and_large_ones_are_not() {
+        let command = Nanos::from_micros(300);
+        let parameters = HddParameters {
+            read_command: command,
+            ..HddParameters::default()
+        };
+        for (bytes, each) in [
+            (8 << 10, command),
+            (MIB, transfer(MIB, parameters.bytes_per_s)),
+        ] {
+            let mut disk = disk(parameters.clone());
+            let mut now = disk.serve(Op::Read, Range::at(0, bytes), Nanos::ZERO);
+            let begin = now;
+            for i in 1..=50 {
+                now = disk.serve(Op::Read, Range::at(i * bytes, bytes), now);
+            }
+            let took = (now - begin).0 / 50;
+            assert!(took.abs_diff(each.0) < 20_000, "{took} ns, not {each}");
+        }
+    }
+
+    #[test]
+    fn writes_that_no_cache_could_hold_wait_for_the_platters_and_stream() {
+        let mut disk = disk(HddParameters {
+            write_cache: MIB,
+            write_command: Nanos::from_micros(100),
+            ..plain()
+        });
+        let begin = disk.serve(Op::Write, Range::at(0, 4 * MIB), Nanos::ZERO);
+        assert!(begin >= disk.transfer(3 * MIB));
+        let mut now = begin;
+        for i in 1..=10 {
+            now = disk.serve(Op::Write, Range::at(i * 4 * MIB, 4 * MIB), now);
+        }
+        let ideal = disk.transfer(40 * MIB);
+        assert!((now - begin).0.abs_diff(ideal.0) < 2_000_000, "{now}");
+        assert!(disk.flush(now) > now, "the last of it is in the cache");
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! be done. The same calls give the same answers in every run.
 //!
 //! * [`Hdd`]: one head that seeks, platters that turn.
+//! * [`Raid0`]: several of them, side by side.
 //! * [`Ssd`]: channels that work in parallel.
+//! * [`Fitted`]: as fast as a [`Profile`] says, which `presagio profile` measures on a real one.
 //!
-//! [`Model`] is either with its parameters, and knows the presets by name.
+//! [`Model`] is any of them with its parameters, and knows the presets by name.
 //!
 //! ```
 //! use presagio_core::{Nanos, Op, Range};
@@ -27,13 +29,20 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod fitted;
 mod hdd;
 mod model;
+mod preset;
+pub mod profile;
+mod raid;
 mod ssd;
 
 pub use error::ModelError;
+pub use fitted::Fitted;
 pub use hdd::{Hdd, HddParameters};
 pub use model::Model;
+pub use profile::{Profile, ProfileError};
+pub use raid::{Raid0, RaidParameters};
 pub use ssd::{Ssd, SsdParameters};
 
 use presagio_core::{Nanos, Op, Range};
@@ -53,4 +62,11 @@ pub trait Device: Send {
 fn transfer(bytes: u64, bytes_per_s: u64) -> Nanos {
     let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(bytes_per_s));
     Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// Where addresses are dealt out in pieces of `unit`, how many of those below `end` are a member's.
+fn dealt_below(member: u64, end: u64, unit: u64, members: u64) -> u64 {
+    let row = unit * members;
+    let rest = (end % row).saturating_sub(member * unit);
+    end / row * unit + rest.min(unit)
 }

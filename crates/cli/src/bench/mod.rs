@@ -10,8 +10,10 @@ mod bars;
 pub mod ionode;
 mod predict;
 pub mod preload;
+mod profile;
 pub mod run;
 pub mod sched;
+mod sim;
 mod trace;
 
 pub use bars::Bar;
@@ -35,6 +37,7 @@ Examples:
   presagio bench sched                    the scheduler; about 2 minutes
   presagio bench trace                    reading and merging traces
   presagio bench preload                  what watching costs a program
+  presagio bench profile                  how exact are quick profiles?
   presagio bench run --only loop          one storage of several (as root)
   presagio bench sched --quick --strict   exits 1 if a bar does not hold
   presagio bench sched --json > sched.json")]
@@ -135,6 +138,16 @@ const PARTS: &[Part] = &[
         name: "predict",
         about: "the model: time and memory to learn, and to predict 16 operations",
         run: predict::run,
+    },
+    Part {
+        name: "sim",
+        about: "the simulator: requests a second by policy, a cluster that grows, memory",
+        run: sim::run,
+    },
+    Part {
+        name: "profile",
+        about: "profiling: error and time of the fast way beside the full one",
+        run: profile::run,
     },
 ];
 

@@ -1,8 +1,8 @@
 //! Where a node keeps bytes, as its arguments say.
 
 use crate::failure::failure;
+use crate::model;
 use crate::size::Size;
-use presagio_device::Model;
 use presagio_storage::{
     Direct, Directory, Emulated, LayoutSource, Located, Storage, Striped, StripedSet,
 };
@@ -23,7 +23,7 @@ pub struct Args {
     /// Leave the page cache alone: whole blocks go straight to the device, and reads come from it (O_DIRECT)
     #[arg(long, conflicts_with = "server")]
     direct: bool,
-    /// Take as long as such a device would: hdd or ssd
+    /// Take as long as such a device would: hdd, raid0, ssd, pastel, graphene, suno, edel, or a profile's file
     #[arg(long, value_name = "DEVICE")]
     emulate: Option<String>,
 }
@@ -42,15 +42,9 @@ impl Args {
         let Some(name) = &self.emulate else {
             return Ok(plain);
         };
-        let model = Model::named(name).map_err(|error| {
-            failure(
-                format!("cannot emulate {name}"),
-                error,
-                format!("use one of {}", Model::NAMES.join(", ")),
-            )
-        })?;
-        // A preset's parameters were checked.
-        let device = |_| model.device().expect("a preset");
+        let model = model::find(name)?;
+        // Presets are checked, and a profile always has a device.
+        let device = |_| model.device().expect("a preset or a profile");
         Ok(Arc::new(Emulated::new(plain, device)))
     }
 

@@ -2,12 +2,11 @@
 //!
 //! What §4 of the Omnisc'IO paper measures, on any trace. Each process, at each layer at which it was recorded, is
 //! a *stream* with a model of its own ([`stream`]); `presagio_predict::score` judges it. [`show`] makes tables of
-//! that, [`plot`] curves, which [`svg`] draws.
+//! that, [`plot`] curves, which [`crate::svg`] draws.
 
 mod plot;
 mod show;
 mod stream;
-mod svg;
 
 use crate::failure::failure;
 use crate::progress::progress;

@@ -1,8 +1,8 @@
 //! The curves of the paper's figures 2 to 8, of the busiest process of each layer.
 
 use super::stream::Stream;
-use super::svg::{BLUE, Chart, GREY, Line, ORANGE};
 use crate::failure::failure;
+use crate::svg::{BLUE, Chart, GREY, Line, ORANGE};
 use presagio_core::{Layer, Nanos};
 use presagio_predict::score::{Between, Curve, SIZE_ERROR_MAX, Score};
 use std::collections::BTreeSet;
@@ -74,6 +74,7 @@ fn chart(title: String, y: &'static str, lines: Vec<Line>) -> Chart {
         title,
         x: "operations",
         y,
+        x_is_log: false,
         is_log: false,
         y_max: None,
         lines,

@@ -7,7 +7,7 @@ mod convert;
 mod info;
 pub mod input;
 mod merge;
-mod output;
+pub mod output;
 mod replay;
 
 use std::process::ExitCode;

@@ -58,6 +58,14 @@ pub struct Writing {
 }
 
 impl Writing {
+    /// In the format that the name tells, and replacing nothing.
+    pub fn plain() -> Writing {
+        Writing {
+            to: None,
+            force: false,
+        }
+    }
+
     /// Begins a trace at `path`, or on the standard output for `-`.
     pub fn create(&self, path: &Path) -> anyhow::Result<Output> {
         let format = self.to.or_else(|| Format::of(path));

@@ -7,6 +7,8 @@ pub struct Chart {
     pub title: String,
     pub x: &'static str,
     pub y: &'static str,
+    /// Whether the x axis is logarithmic.
+    pub x_is_log: bool,
     /// Whether the y axis is logarithmic; values at or below zero are then drawn at the bottom.
     pub is_log: bool,
     /// The end of the y axis, if it is not to follow from the values.
@@ -24,6 +26,7 @@ pub struct Line {
 pub const BLUE: &str = "#1f5fbf";
 pub const GREY: &str = "#9a9a9a";
 pub const ORANGE: &str = "#d9822b";
+pub const GREEN: &str = "#2e8b57";
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 360.0;
@@ -34,6 +37,20 @@ const BOTTOM: f64 = 48.0;
 
 /// Ticks of an axis, about.
 const TICKS: f64 = 6.0;
+
+/// Several charts in one document, one below the other.
+pub fn stacked(charts: &[Chart]) -> String {
+    let height = HEIGHT * charts.len() as f64;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\">\n"
+    );
+    for (index, chart) in charts.iter().enumerate() {
+        let place = format!("<svg y=\"{}\" ", HEIGHT * index as f64);
+        out += &chart.svg().replacen("<svg ", &place, 1);
+    }
+    out + "</svg>\n"
+}
 
 /// Where values stand on an axis.
 struct Axis {
@@ -125,7 +142,7 @@ impl Chart {
     /// The chart as a document of its own.
     pub fn svg(&self) -> String {
         let all = self.lines.iter().flat_map(|l| l.points.iter().copied());
-        let x = Axis::over(all.clone().map(|p| p.0), false, None);
+        let x = Axis::over(all.clone().map(|p| p.0), self.x_is_log, None);
         let y = all.map(|p| p.1).chain((!self.is_log).then_some(0.0));
         let y = Axis::over(y, self.is_log, self.y_max);
         let body = [self.frame(&x, &y), self.drawn(&x, &y), self.legend()].concat();
@@ -243,6 +260,7 @@ mod tests {
             title: "1 & 2".to_owned(),
             x: "x",
             y: "y",
+            x_is_log: false,
             is_log,
             y_max: None,
             lines: vec![line],

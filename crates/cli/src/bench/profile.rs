@@ -1,0 +1,185 @@
+//! `presagio bench profile`: the fast way beside the full one, on emulated devices and this machine's disk.
+//!
+//! Emulated devices run in virtual time, with the file of 1200 MB of the thesis: their minutes and hours are those that a
+//! real one would take. On the disk of the temporary directory (`TMPDIR`) time is real, about a quarter of an hour, with
+//! the thesis's file of 400 MB. There the two ways are minutes apart, and other tenants come and go; to be fair to both,
+//! the fast way runs before and after, three times in all, and the one with the median error counts.
+
+use super::{Bar, Effort, Report, Scope};
+use crate::profile::{Source, emulated, real, watched};
+use crate::size::Size;
+use crate::table::{Cell, Table};
+use presagio_core::Nanos;
+use presagio_device::Model;
+use presagio_device::profile::Interval;
+use presagio_profile::compare::Comparison;
+use presagio_profile::{Target, fast, full};
+
+const DISK: &str = "this machine's disk";
+
+/// Median errors may be so large, in percent.
+const ERROR_MOST: f64 = 5.0;
+
+/// Bytes of the files, by effort: virtual, real.
+fn sizes(effort: Effort) -> (u64, u64) {
+    match effort {
+        Effort::Full => (1200 << 20, 400 << 20),
+        Effort::Quick => (200 << 20, 160 << 20),
+        Effort::Tiny => (40 << 20, 8 << 20),
+    }
+}
+
+/// The published sizes; or fewer of them, where only the bench itself is tried.
+fn intervals(effort: Effort) -> Vec<Interval> {
+    const KIB: u64 = 1 << 10;
+    let coarse = |least, most, step| Interval::new(least * KIB, most * KIB, step * KIB);
+    let few = match effort {
+        Effort::Full => None,
+        Effort::Quick => coarse(8, 64, 8).zip(coarse(64, 4096, 252)),
+        Effort::Tiny => coarse(8, 64, 56).zip(coarse(64, 512, 448)),
+    };
+    few.map_or_else(Interval::published, |(small, large)| vec![small, large])
+}
+
+/// No round of the fast way begins after that.
+fn budget(effort: Effort) -> Nanos {
+    match effort {
+        Effort::Full => fast::Plan::default().budget,
+        Effort::Quick => Nanos::from_secs(30),
+        Effort::Tiny => Nanos::from_millis(200),
+    }
+}
+
+/// Minutes that the fast way may take; none for devices without a bar.
+fn minutes_most(name: &str) -> Option<f64> {
+    match name {
+        "hdd" | DISK => Some(3.0),
+        "ssd" => Some(1.0),
+        _ => None,
+    }
+}
+
+pub fn run(scope: &Scope) -> anyhow::Result<Report> {
+    let mut report = Report {
+        tables: Vec::new(),
+        notes: vec![NOTE.to_owned()],
+        bars: Vec::new(),
+    };
+    let mut rows = Vec::new();
+    let (bytes, disk_bytes) = sizes(scope.effort);
+    for name in Model::NAMES.into_iter().filter(|name| scope.has(name)) {
+        let compared = compared(emulated(name, bytes)?, scope.effort, 1)?;
+        rows.push(row(name, &compared));
+        report.bars.extend(bars(name, &compared));
+    }
+    if scope.has(DISK) {
+        let source = real(&std::env::temp_dir(), Size(disk_bytes), 1)?;
+        let notes = source.notes.iter();
+        let notes = notes.map(|note| format!("{DISK}: {note}."));
+        report.notes.extend(notes);
+        let compared = compared(source, scope.effort, 3)?;
+        rows.push(row(DISK, &compared));
+        report.bars.extend(bars(DISK, &compared));
+    }
+    report.tables.push((
+        "devices",
+        Table {
+            title: "median errors of the fast way, in percent of the full one; minutes of both"
+                .to_owned(),
+            columns: COLUMNS.to_vec(),
+            rows,
+        },
+    ));
+    Ok(report)
+}
+
+const NOTE: &str = "errors are medians over all sizes; ratio: sequential to random throughput (the thesis: 5 % at 1/168 of \
+                    the time); time: of a request, the worst of the four tests; emulated devices: virtual time";
+
+const COLUMNS: [(&str, &str); 7] = [
+    ("device", "device"),
+    ("ratio_error_percent", "ratio %"),
+    ("read_ratio_error_percent", "of reads"),
+    ("write_ratio_error_percent", "of writes"),
+    ("time_error_percent", "time %"),
+    ("minutes", "minutes"),
+    ("full_over_fast", "full / fast"),
+];
+
+/// The fast way, the full way, and the fast way again, `times` in all; sorted by error.
+fn compared(mut source: Source, effort: Effort, times: u64) -> anyhow::Result<Vec<Comparison>> {
+    let target = source.target.as_mut();
+    let fast = |target: &mut dyn Target, seed: u64| {
+        let plan = fast::Plan {
+            intervals: intervals(effort),
+            budget: budget(effort),
+            seed,
+            ..fast::Plan::default()
+        };
+        watched(|step| fast::measure(target, &plan, step))
+    };
+    let plan = full::Plan {
+        intervals: intervals(effort),
+        depth: 1,
+        seed: 1,
+    };
+    let mut profiles = vec![fast(target, 1)?];
+    let full = watched(|step| full::measure(target, &plan, step))?;
+    for seed in 2..=times {
+        profiles.push(fast(target, seed)?);
+    }
+    let each = profiles.iter().map(|fast| Comparison::of(fast, &full));
+    let mut compared: Vec<Comparison> = each.collect();
+    compared.sort_by(|a, b| a.all_ratios.median.total_cmp(&b.all_ratios.median));
+    Ok(compared)
+}
+
+/// The one in the middle.
+fn middle(compared: &[Comparison]) -> &Comparison {
+    &compared[compared.len() / 2]
+}
+
+fn time_error(comparison: &Comparison) -> f64 {
+    let worst = comparison.times.iter().map(|errors| errors.median);
+    100.0 * worst.fold(0.0, f64::max)
+}
+
+fn row(name: &str, compared: &[Comparison]) -> Vec<Cell> {
+    let comparison = middle(compared);
+    let [reads, writes] = comparison.ratios.map(|errors| 100.0 * errors.median);
+    vec![
+        Cell::Text(name.to_owned()),
+        Cell::Number(100.0 * comparison.all_ratios.median, 2),
+        Cell::Number(reads, 2),
+        Cell::Number(writes, 2),
+        Cell::Number(time_error(comparison), 2),
+        Cell::Number(comparison.fast_s / 60.0, 2),
+        Cell::Number(comparison.speed_up(), 0),
+    ]
+}
+
+fn bars(name: &str, compared: &[Comparison]) -> Vec<Bar> {
+    let Some(minutes) = minutes_most(name) else {
+        return Vec::new();
+    };
+    let comparison = middle(compared);
+    let longest = compared.iter().map(|it| it.fast_s).fold(0.0, f64::max);
+    let bar = |what: &str, value: f64, unit, limit| {
+        Bar::at_most(format!("{name}: {what}"), value, unit, limit)
+    };
+    vec![
+        bar(
+            "median error of ratios",
+            100.0 * comparison.all_ratios.median,
+            "%",
+            ERROR_MOST,
+        ),
+        bar(
+            "median error of times, worst test",
+            time_error(comparison),
+            "%",
+            ERROR_MOST,
+        ),
+        bar("time", longest / 60.0, "min", minutes),
+    ]
+}

@@ -1,0 +1,160 @@
+//! A virtual cluster in virtual time, to try schedulers on machines that nobody lends.
+//!
+//! A [`Scenario`] describes client processes, a network, I/O nodes, striped data servers and their devices; a
+//! [`Simulation`] runs it and gives a [`Report`]. Time is a whole number of nanoseconds, everything random comes from the
+//! scenario's seed, and the same scenario gives the same report on every machine, bit by bit.
+//!
+//! What decides inside is not a copy: each I/O node and each server has a `presagio_sched::Scheduler`, the one that
+//! `presagio ionode` runs, and each server a `presagio_device::Device`. Whoever wants to decide while it runs (a tuner, a
+//! council) implements [`Steering`].
+//!
+//! ```
+//! use presagio_sim::{Scenario, Simulation};
+//!
+//! let scenario = Scenario::from_toml(r#"
+//!     [servers]
+//!     count = 4
+//!     scheduler = { policy = "aIOLi" }
+//!
+//!     [[app]]
+//!     processes = 16
+//!     pattern = "strided"
+//!     op = "write"
+//!     request = "16KiB"
+//!     bytes = "1MiB"
+//! "#)?;
+//! let report = Simulation::new(&scenario).run()?;
+//! assert_eq!(report.devices.bytes[1], 16 << 20);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where things are: `scenario`, `read`, `check`, `sweep`, `forge` and `presets` are what is to be run; `cluster` is the run, with
+//! `agenda` (what happens next), `desk` (a scheduler and its processor), `network`, `layout` (striping) and `workload`;
+//! `cost` is what deciding costs; `foresight` and `steering` are the seams to prediction and tuning.
+//!
+//! *Invariants.* Nothing here does I/O, reads a clock or starts a thread. No floating-point number decides when something
+//! happens, except inside a device model, which uses none but those operations that are exact by IEEE 754.
+
+#![forbid(unsafe_code)]
+
+mod agenda;
+mod check;
+mod cluster;
+mod cost;
+mod desk;
+mod device;
+mod foresight;
+mod forge;
+mod layout;
+mod network;
+mod presets;
+mod random;
+mod read;
+mod report;
+mod scenario;
+mod slab;
+mod steering;
+mod sweep;
+mod units;
+mod workload;
+
+pub use cost::{Cpu, Times};
+pub use device::DeviceChoice;
+pub use foresight::{Foreseen, service_time};
+pub use presets::{PRESETS, Preset, preset};
+pub use read::ScenarioError;
+pub use report::{AppReport, DeviceReport, LevelReport, Report};
+pub use scenario::{
+    App, Clients, Files, ForesightPlan, IoNodes, Level, NetworkSettings, Pattern, PolicyChoice,
+    Scenario, Scheduling, Servers,
+};
+pub use steering::{Change, Place, Seen, Steering};
+pub use sweep::{Run, Sweep};
+pub use units::{Bytes, Span};
+pub use workload::{Replay, Step};
+
+use presagio_core::Nanos;
+use presagio_device::Device;
+use presagio_sched::SettingsError;
+
+/// Why a run has no report.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failed {
+    /// A parameter cannot be.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A scheduler refused its settings.
+    #[error("a scheduler's settings: {0}")]
+    Settings(#[from] SettingsError),
+    /// There is no such device.
+    #[error("the device: {0}")]
+    Device(String),
+    /// It would take longer than the scenario allows.
+    #[error("not over after {0} of simulated time: raise `limit`, or make the scenario smaller")]
+    TooLong(Nanos),
+    /// Processes wait for something that never comes.
+    #[error("{waiting} processes wait for ever, from {at} on: a scheduler kept their requests")]
+    Stuck {
+        /// Since when.
+        at: Nanos,
+        /// How many.
+        waiting: usize,
+    },
+}
+
+/// A run to be.
+pub struct Simulation<'a> {
+    scenario: &'a Scenario,
+    replays: Vec<Option<Replay>>,
+    devices: Option<Vec<Box<dyn Device>>>,
+    steering: Option<&'a mut dyn Steering>,
+}
+
+impl<'a> Simulation<'a> {
+    /// A run of this scenario.
+    pub fn new(scenario: &'a Scenario) -> Simulation<'a> {
+        Simulation {
+            scenario,
+            replays: Vec::new(),
+            devices: None,
+            steering: None,
+        }
+    }
+
+    /// Lets the application of that number replay a recording.
+    pub fn replaying(mut self, app: usize, replay: Replay) -> Simulation<'a> {
+        self.replays
+            .resize(self.scenario.apps.len().max(app + 1), None);
+        self.replays[app] = Some(replay);
+        self
+    }
+
+    /// Gives the servers other devices than the scenario says, in order.
+    pub fn with_devices(mut self, devices: Vec<Box<dyn Device>>) -> Simulation<'a> {
+        self.devices = Some(devices);
+        self
+    }
+
+    /// Lets someone look on and decide.
+    pub fn steered_by(mut self, steering: &'a mut dyn Steering) -> Simulation<'a> {
+        self.steering = Some(steering);
+        self
+    }
+
+    /// Runs it. What the scenario's foresight needs is run first.
+    pub fn run(self) -> Result<Report, Failed> {
+        self.scenario.checked()?;
+        let plan = &self.scenario.foresight;
+        let foreseen = match plan.repetitions {
+            0 => None,
+            _ => Some(foresight::foresee(self.scenario, plan)?),
+        };
+        let mut cluster =
+            cluster::Cluster::new(self.scenario, self.replays, self.devices, self.steering)?;
+        if let Some(foreseen) = &foreseen {
+            cluster.foresee(foreseen);
+        }
+        cluster.run()
+    }
+}

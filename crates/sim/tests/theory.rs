@@ -1,0 +1,245 @@
+//! What theory says of any such cluster, whatever its policies: nothing is lost, nothing is faster than the device, and
+//! the same seed gives the same run.
+
+mod common;
+
+use common::{Logged, covered, run, scenario};
+use presagio_core::{Nanos, Op};
+use presagio_sim::{Report, Scenario, Simulation};
+use proptest::prelude::*;
+
+fn stream(more: &str) -> Report {
+    run(&scenario(&format!(
+        "
+        network = {{ latency = \"0\", jitter = \"0\", bandwidth = \"10GB/s\" }}
+        clients = {{ overhead = \"0\" }}
+        servers = {{ stripe = \"1MiB\", handling = \"0\", device = \"hdd\" }}
+        [[app]]
+        request = \"1MiB\"
+        total = \"256MiB\"
+        {more}
+        "
+    )))
+}
+
+#[test]
+fn one_sequential_stream_runs_at_the_speed_of_the_device() {
+    let ideal = f64::from(256 << 20) / 150e6;
+    // A reader finds the next bytes in the disk's buffer; a writer has to be there in time, so it works ahead.
+    for more in ["depth = 1", "depth = 4", "op = \"write\"\ndepth = 4"] {
+        let took = stream(more).makespan.as_secs_f64();
+        assert!((ideal..ideal * 1.02).contains(&took), "{more}: {took} s");
+    }
+}
+
+#[test]
+fn a_writer_that_waits_for_each_answer_pays_a_turn_for_each() {
+    let took = stream("op = \"write\"\ndepth = 1").makespan;
+    let turns = Nanos(256 * 8_333_333);
+    assert!(took > turns, "{took} is less than {turns}");
+}
+
+#[test]
+fn a_network_that_is_slower_than_the_device_is_what_a_stream_runs_at() {
+    let report = run(&scenario(
+        "
+        network = { bandwidth = \"20MB/s\" }
+        servers = { device = \"ssd\" }
+        [[app]]
+        request = \"1MiB\"
+        total = \"64MiB\"
+        depth = 4
+        ",
+    ));
+    let ideal = f64::from(64 << 20) / 20e6;
+    let took = report.makespan.as_secs_f64();
+    assert!((ideal..ideal * 1.02).contains(&took), "{took} s");
+}
+
+#[test]
+fn four_servers_serve_four_times_as_fast_as_one() {
+    let time = |servers: u32| {
+        let text = format!(
+            "
+            servers = {{ count = {servers}, device = \"ssd\" }}
+            [[app]]
+            processes = 64
+            request = \"256KiB\"
+            total = \"512MiB\"
+            depth = 4
+            "
+        );
+        run(&scenario(&text)).makespan.as_secs_f64()
+    };
+    let ratio = time(1) / time(4);
+    assert!((3.8..4.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn the_result_of_a_seed_is_written_in_stone() {
+    let text = "
+        seed = 42
+        clients = { machines = 4 }
+        network = { transmission = \"8KiB\" }
+        ionodes = { count = 2, scheduler = { policy = \"TWINS\", window = \"1ms\" } }
+        servers = { count = 3, stripe = \"32KiB\", scheduler = { policy = \"aIOLi\" } }
+        [[app]]
+        processes = 8
+        pattern = \"strided\"
+        request = \"48KiB\"
+        bytes = \"960KiB\"
+        [[app]]
+        processes = 3
+        files = \"per-process\"
+        pattern = \"random\"
+        op = \"write\"
+        request = \"10000\"
+        bytes = \"1MB\"
+        depth = 3
+        burst = 10
+        think = \"5ms\"
+    ";
+    let report = Simulation::new(&scenario(text))
+        .with_devices(Logged::all(3).0)
+        .run()
+        .expect("it runs");
+    // Whoever changes these changes what a seed means: say so in the changelog.
+    let figures = (report.makespan.0, report.events, report.devices.operations);
+    assert_eq!(figures, GOLDEN);
+}
+
+const GOLDEN: (u64, u64, [u64; 2]) = (117_603_115, 7_398, [201, 447]);
+
+/// Any small cluster with any policies and any work.
+fn any_scenario() -> impl Strategy<Value = (String, u32)> {
+    let policies = || {
+        prop::sample::select(vec![
+            "none", "NOOP", "TO", "TO-agg", "SJF", "MLF", "aIOLi", "SW", "TWINS", "WFQ", "HBRR",
+        ])
+    };
+    let cluster = (
+        (0_u32..4, 1_u32..5, 1_u32..4, 1_u32..4),
+        (policies(), policies()),
+        prop::sample::select(vec!["0", "3000", "8KiB"]),
+        (any::<u64>(), any::<bool>(), 0_u32..30),
+        prop::sample::select(vec!["none", "agios", "presagio"]),
+    );
+    let app = (
+        (1_u32..7, 1_u32..4, 1_u32..3),
+        prop::sample::select(vec![
+            ("shared", "contiguous"),
+            ("shared", "strided"),
+            ("shared", "random"),
+            ("per-process", "contiguous"),
+            ("per-process", "random"),
+        ]),
+        prop::sample::select(vec!["read", "write"]),
+        (1_u64..100_000, 1_u64..12),
+        (0_u64..4, 0_u64..3),
+    );
+    (cluster, prop::collection::vec(app, 1..4)).prop_map(|(cluster, apps)| {
+        let ((nodes, servers, workers, dispatchers), (above, below), transmission, rest, cpu) = cluster;
+        let (seed, guard, crowding) = rest;
+        let mut text = format!(
+            "
+            seed = {}
+            limit = \"1h\"
+            network = {{ transmission = \"{transmission}\" }}
+            [ionodes]
+            count = {nodes}
+            dispatchers = {dispatchers}
+            scheduler = {{ policy = \"{above}\", cpu = \"{cpu}\", guard = {guard}, window = \"0.5ms\", sw_window = \"2ms\" }}
+            [servers]
+            count = {servers}
+            workers = {workers}
+            stripe = \"16KiB\"
+            crowding = \"{crowding}us\"
+            scheduler = {{ policy = \"{below}\", cpu = \"{cpu}\", guard = {guard} }}
+            ",
+            seed >> 1
+        );
+        for ((processes, depth, steps), (files, pattern), op, (request, count), (burst, think)) in apps {
+            text += &format!(
+                "
+                [[app]]
+                processes = {processes}
+                depth = {depth}
+                steps = {steps}
+                files = \"{files}\"
+                pattern = \"{pattern}\"
+                op = \"{op}\"
+                request = {request}
+                bytes = {}
+                burst = {burst}
+                think = \"{think}ms\"
+                ",
+                request * count
+            );
+        }
+        (text, servers)
+    })
+}
+
+fn logged(scenario: &Scenario, servers: u32) -> (Report, Vec<common::Log>) {
+    let (devices, logs) = Logged::all(servers);
+    let report = Simulation::new(scenario).with_devices(devices).run();
+    (report.unwrap_or_else(|e| panic!("{e}")), logs)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    /// It ends, every request is answered, and every byte that was asked for is served exactly once in each time step.
+    #[test]
+    fn every_byte_that_is_asked_for_is_served_once((text, servers) in any_scenario()) {
+        let mut scenario = scenario(&text);
+        scenario.apps.iter_mut().for_each(|app| app.steps = 1);
+        let (report, logs) = logged(&scenario, servers);
+        let asked: u64 = scenario.apps.iter()
+            .map(|app| app.requests() * app.request.0 * u64::from(app.processes)).sum();
+        prop_assert_eq!(report.bytes(), asked);
+        prop_assert_eq!(report.devices.bytes.iter().sum::<u64>(), asked);
+        let mut bytes = 0;
+        for log in &logs {
+            let covered = covered(log).map_err(TestCaseError::fail)?;
+            bytes += covered.iter().map(|(start, end)| end - start).sum::<u64>();
+        }
+        prop_assert_eq!(bytes, asked);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run((text, servers) in any_scenario()) {
+        let scenario = scenario(&text);
+        let (first, first_logs) = logged(&scenario, servers);
+        let (second, second_logs) = logged(&scenario, servers);
+        prop_assert_eq!(first, second);
+        for (a, b) in first_logs.iter().zip(&second_logs) {
+            prop_assert_eq!(&*a.lock().unwrap(), &*b.lock().unwrap());
+        }
+    }
+
+    /// Batches have at least a request each: whoever aggregates gives the devices fewer operations, never more.
+    #[test]
+    fn aggregation_never_increases_the_operations_of_the_devices((text, servers) in any_scenario()) {
+        let scenario = scenario(&text);
+        let mut without = scenario.clone();
+        without.ionodes.scheduler.policy = presagio_sim::PolicyChoice::None;
+        without.servers.scheduler.policy = presagio_sim::PolicyChoice::None;
+        let operations = |scenario: &Scenario| logged(scenario, servers).0.devices.operations;
+        let (with, without) = (operations(&scenario), operations(&without));
+        for op in Op::ALL {
+            prop_assert!(with[op.index()] <= without[op.index()], "{with:?} {without:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_faster_than_its_devices((text, servers) in any_scenario()) {
+        let scenario = scenario(&text);
+        let (report, logs) = logged(&scenario, servers);
+        for log in &logs {
+            let log = log.lock().unwrap();
+            let least: u64 = log.iter().map(|(_, r)| Logged::PER_OPERATION.0 + r.len()).sum();
+            prop_assert!(report.makespan.0 >= least);
+        }
+    }
+}
