@@ -401,8 +401,8 @@ fn a_network_that_is_cut_and_healed_loses_nothing() {
 
 /// Two clients without a mount, whose programs are always busy, while `happens`.
 fn without_a_mount(dir: &Path, happens: impl FnOnce(&[Busy])) {
-    let (_storage, nodes) = nodes(dir, Storage::striped);
-    let all: Vec<String> = nodes.iter().map(|node| node.at.text()).collect();
+    let cluster = Cluster::start(dir, Storage::striped);
+    let all: Vec<String> = cluster.nodes.iter().map(|node| node.at.text()).collect();
     let (timeout, patience) = (TIMEOUT.to_string(), PATIENCE.to_string());
     let more = ["--timeout", &timeout, "--patience", &patience];
     let busy = |i: usize| Busy {
