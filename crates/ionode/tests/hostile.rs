@@ -95,7 +95,7 @@ fn malformed() -> Vec<(&'static str, Vec<u8>)> {
     }
     let unknown = (0..=255u8).filter(|kind| kind % 2 == 0 && !KNOWN.contains(kind));
     all.extend(unknown.map(|kind| {
-        let ours = (200..=208).contains(&kind);
+        let ours = (200..=210).contains(&kind);
         let reason = if ours {
             "was not negotiated"
         } else {

@@ -6,7 +6,7 @@
 //! its runs in a row would have all of a disturbance.
 //!
 //! *Leading in.* The first requests of a run are not counted: the head has to get there, and a device that reads ahead
-//! has to notice. Nor are writes that only fill the device's write cache: [`cache`] finds out how much that is.
+//! has to notice. Nor are writes that only fill the device's write cache: `cache` finds out how much that is.
 
 mod cache;
 mod station;
