@@ -11,8 +11,10 @@ use common::forwarded::{Busy, FAR, forwarded, succeeds};
 use common::gluster::{CACHES, Gluster, UNCACHED};
 use common::nodes::{At, Mounted, Node, pattern, until};
 use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -447,4 +449,55 @@ fn programs_without_a_mount_go_on_when_a_network_is_cut() {
             });
         },
     );
+}
+
+/// A user of a mount, who was let in where the mount is: it has a file open, and changes names when it is told to.
+const USER: &str = r#"
+import os, sys
+place = os.open(sys.argv[1], os.O_PATH | os.O_DIRECTORY)
+os.setgroups([]); os.setresgid(64001, 64001, 64001); os.setresuid(64001, 64001, 64001)
+mine = os.open("mine", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644, dir_fd=place)
+for line in sys.stdin:
+    name = line.strip()
+    os.mkdir(name, dir_fd=place)
+    os.rename(name, f"{name} renamed", src_dir_fd=place, dst_dir_fd=place)
+    assert os.write(mine, line.encode()) == len(line)
+    print(name, flush=True)
+"#;
+
+#[test]
+fn each_user_of_a_mount_goes_on_at_the_next_node() {
+    apart(
+        "each_user_of_a_mount_goes_on_at_the_next_node",
+        BOUND,
+        users_go_on,
+    );
+}
+
+fn users_go_on(dir: &Path) {
+    let mut cluster = Cluster::start(dir, Storage::striped);
+    let place = cluster.mounts[0].path("shared");
+    std::fs::create_dir(&place).unwrap();
+    let all = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
+    std::fs::set_permissions(&place, all).unwrap();
+    let mut user = Command::new("python3")
+        .args(["-c", USER, &text(&place)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ask = user.stdin.take().unwrap();
+    let mut answers = BufReader::new(user.stdout.take().unwrap()).lines();
+    for round in 0..4 {
+        let name = format!("round {round}");
+        writeln!(ask, "{name}").unwrap();
+        assert_eq!(answers.next().unwrap().unwrap(), name);
+        std::fs::create_dir(place.join(format!("of root {round}"))).unwrap();
+        cluster.nodes.iter_mut().for_each(Node::kill);
+        cluster.nodes.iter_mut().for_each(Node::start_again);
+    }
+    drop(ask);
+    assert!(user.wait().unwrap().success());
+    let mine = std::fs::read_to_string(place.join("mine")).unwrap();
+    assert_eq!(mine, "round 0\nround 1\nround 2\nround 3\n");
 }

@@ -206,7 +206,10 @@ fn the_command_ends_as_it_would_and_nothing_is_left_of_the_run() {
     assert_eq!(left(), Vec::<String>::new());
     // One that is killed outright leaves its directory to the next.
     let mut child = run("sleep 60").spawn().unwrap();
-    until("it runs", || left().len() == 1);
+    let is_locked = |name: &String| runtime.join(name).join("lock").exists();
+    until("it runs", || {
+        left().iter().filter(|&name| is_locked(name)).count() == 1
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(left().len(), 1);

@@ -129,6 +129,8 @@ fn tell_one(mut options: Options, node: usize, instances: &[Instance]) -> io::Re
     }
     options.nodes = vec![options.nodes.swap_remove(node)];
     (options.patience, options.threads) = (Duration::ZERO, false);
+    // That this node is gone does not mean that all are.
+    options.last_resort = None;
     options.connect_timeout = options.connect_timeout.min(PATIENCE);
     options.timeout = options.connect_timeout;
     let remote = Remote::new(options)?;

@@ -55,6 +55,9 @@ impl Session {
         })?;
         if auth_fid != Fid::NONE {
             self.count_in(proof)?;
+            if let Some(uid) = proof.uid() {
+                let _ = self.proved.set(uid);
+            }
         }
         Ok(who)
     }

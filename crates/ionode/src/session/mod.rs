@@ -57,6 +57,8 @@ pub struct Session {
     fence: Arc<Fence>,
     /// As whose it ended earlier sessions of its instance.
     came_as: OnceLock<u32>,
+    /// Of whom the first credential was.
+    proved: OnceLock<u32>,
     /// Who attached first.
     user: OnceLock<Arc<Identity>>,
     /// What that user has.
@@ -117,6 +119,7 @@ impl Session {
             shares: Mutex::default(),
             fence: Arc::new(Fence::new(socket)),
             came_as: OnceLock::new(),
+            proved: OnceLock::new(),
             user: OnceLock::new(),
             account: OnceLock::new(),
         }

@@ -4,6 +4,7 @@ use super::fence::Inside;
 use super::{Answer, Held, Open, Session, refuse};
 use crate::error::{OrErrno, Result};
 use crate::handles;
+use crate::identity::NOBODY;
 use crate::metrics::JobMetrics;
 use crate::once::{Begin, Instance, Kept, Once};
 use crate::record::Client;
@@ -98,10 +99,17 @@ impl Session {
         })
     }
 
-    /// Whose session this is, as soon as that is known: who the connection is proved to be, or else who attached first.
+    /// Whose session this is, as soon as that is known: who the connection, or its first credential, is proved to be. Not who
+    /// attached: a mount does so for many users, after a reconnection in another order. Where nothing is proved, the
+    /// token has to do.
     fn owner(&self) -> Option<u32> {
-        let attached = || self.user.get().map(|user| user.uid);
-        self.peer.proof.uid().or_else(attached)
+        let by_credential = || self.proved.get().copied();
+        let trusted = || self.user.get().map(|_| NOBODY);
+        self.peer
+            .proof
+            .uid()
+            .or_else(by_credential)
+            .or_else(trusted)
     }
 
     /// As soon as it has attached and said which instance it is: earlier sessions of that are over, and it may come back.
@@ -374,7 +382,9 @@ impl Session {
             Request::Lock { flags, .. } => flags.contains(LockFlags::RECLAIM),
             _ => false,
         };
+        // Before the attach it may be anybody.
         if let Some(greeting) = self.greeting.get()
+            && self.came_as.get().is_some()
             && !claims
         {
             self.node.locks.is_back(greeting.instance);
