@@ -137,17 +137,29 @@ fn a_credential_where_none_is_asked_for_is_refused_and_audited() {
     assert_eq!(audited("fid 64020 was not made by Tauth").len(), 1);
 }
 
-#[test]
-fn what_was_answered_to_an_instance_is_for_who_has_its_token() {
-    let node = Guarded::with(|_| {});
-    let hello = |instance, resume| Request::Hello {
+fn hello(instance: [u8; 16], resume: [u8; 16]) -> Request<'static> {
+    Request::Hello {
         instance,
         resume,
         client: Text::new("host").unwrap(),
         job: Text::new("").unwrap(),
         rank: 0,
         program: Text::new("").unwrap(),
-    };
+    }
+}
+
+fn mkdir() -> Request<'static> {
+    Request::Mkdir {
+        dir: Fid(0),
+        name: Name::new("dir").unwrap(),
+        mode: 0o755,
+        gid: u32::MAX,
+    }
+}
+
+#[test]
+fn what_was_answered_to_an_instance_is_for_who_has_its_token() {
+    let node = Guarded::with(|_| {});
     let token = |client: &Client, resume| {
         let answer = client.call(hello([0x64; 16], resume)).expect("hello");
         match answer.reply() {
@@ -157,12 +169,7 @@ fn what_was_answered_to_an_instance_is_for_who_has_its_token() {
             other => panic!("{other:?}"),
         }
     };
-    let mkdir = Request::Mkdir {
-        dir: Fid(0),
-        name: Name::new("dir").unwrap(),
-        mode: 0o755,
-        gid: u32::MAX,
-    };
+    let mkdir = mkdir();
     let once = Request::Once {
         sequence: 1,
         settled: 0,
@@ -194,27 +201,16 @@ fn what_was_answered_to_an_instance_is_for_who_has_its_token() {
 #[test]
 fn who_has_not_attached_leaves_nothing_in_the_export() {
     let node = Guarded::with(|_| {});
-    let mkdir = Request::Mkdir {
-        dir: Fid(0),
-        name: Name::new("dir").unwrap(),
-        mode: 0o755,
-        gid: u32::MAX,
-    };
+    let mkdir = mkdir();
     let once = Request::Once {
         sequence: 1,
         settled: 0,
         request: Wrapped::new(&mkdir).unwrap(),
     };
-    let hello = Request::Hello {
-        instance: [0x65; 16],
-        resume: [0; 16],
-        client: Text::new("host").unwrap(),
-        job: Text::new("").unwrap(),
-        rank: 0,
-        program: Text::new("").unwrap(),
-    };
     let client = unix(&node).unwrap();
-    client.call(hello).expect("anybody may say hello");
+    client
+        .call(hello([0x65; 16], [0; 16]))
+        .expect("anybody may say hello");
     refused(client.call(once), Errno::BADF);
     let kept = |name| std::fs::read_dir(node.path(name)).unwrap().count();
     assert_eq!(kept(".presagio/once"), 0);

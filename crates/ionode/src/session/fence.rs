@@ -5,8 +5,8 @@
 //! done after that: it would put old bytes over new ones. So before anything that changes something is done, it is
 //! asked
 //!
-//! * whether the client has come again on this node since: a hello ends all earlier sessions of its instance, and
-//!   waits for what they are just doing;
+//! * whether the client has come again on this node since: its hello and attach end all earlier sessions
+//!   of its instance, and wait for what they are just doing;
 //! * whether the other end of the connection is still there: a client shuts a connection down before it goes
 //!   elsewhere, and the kernel knows that also of a process that was stopped meanwhile.
 //!
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// For so long it is believed that the other end is still there.
 const BELIEVED: Duration = Duration::from_millis(1);
 
-/// How long a hello waits for what earlier sessions are just doing.
+/// How long a client that has come again waits for what earlier sessions are just doing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Stands before what a session does.
