@@ -14,6 +14,7 @@
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `profile` | [`profile`] | measures a storage device, for schedulers and simulators |
+//! | `repro` | [`repro`] | repeats what the papers published |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
 //! | `sim` | [`sim`] | tries schedulers on a virtual cluster |
 //! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
@@ -37,6 +38,7 @@ mod nodes;
 mod predict;
 mod profile;
 mod progress;
+mod repro;
 mod run;
 mod sched;
 mod sim;
@@ -74,6 +76,7 @@ Examples:
   presagio profile /scratch         what is this storage like?
   presagio sched list               what are the ten policies?
   presagio sim 001-fig2a            which would suit a whole cluster?
+  presagio repro --list             what of the papers can be repeated?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
   presagio bench sched              what does the scheduler cost?
@@ -92,6 +95,7 @@ enum Command {
     Mount(mount::Args),
     Predict(predict::Args),
     Profile(profile::Args),
+    Repro(repro::Args),
     Sched(sched::Args),
     Sim(sim::Args),
     Trace(trace::Args),
@@ -134,6 +138,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Repro(args) => repro::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -135,6 +135,20 @@ pub struct Done {
     report: presagio_sim::Report,
 }
 
+/// What came of every run of a preset, each by the values that it differs in.
+pub fn preset_reports(name: &str) -> anyhow::Result<Vec<(String, presagio_sim::Report)>> {
+    let (text, folder) = read(name)?;
+    let sweep = Sweep::read(&text).map_err(|e| explain(name, &e))?;
+    let runs = sweep.runs().map_err(|e| explain(name, &e))?;
+    let replays = replay::read_all(&runs, &folder)?;
+    let done = work::run_all(&runs, &replays, None)?;
+    let named = |done: Done| {
+        let values = done.run.varied.iter().map(|(_, value)| value.as_str());
+        (values.collect::<Vec<_>>().join(" "), done.report)
+    };
+    Ok(done.into_iter().map(named).collect())
+}
+
 /// The text of a scenario, and the folder that its recordings are looked for in.
 fn read(name: &str) -> anyhow::Result<(String, PathBuf)> {
     let path = Path::new(name);

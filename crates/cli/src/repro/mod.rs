@@ -1,0 +1,276 @@
+//! `presagio repro`: what the papers published, beside what this build finds.
+//!
+//! An experiment is a table or a figure of one of the five papers that simulation, a bench or a replica of its programs
+//! can repeat here. It is a function that returns a [`Finding`](finding::Finding): one row a figure, each with the
+//! published value, ours, and what would count as agreement; and the reasons where they differ. To add one: a function,
+//! and one line in [`EXPERIMENTS`]. `docs/results.md` is what `--markdown` writes.
+
+mod finding;
+mod omniscio;
+mod page;
+mod serra;
+mod twins;
+
+use crate::failure::failure;
+use crate::table::{self, Cell, Table};
+use crate::terminal::prose;
+use finding::Finding;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Repeat the papers' experiments: published figures beside ours
+///
+/// Each experiment is a table or a figure of one of the papers that Presagio is built on, repeated by simulation, by
+/// replicas of the programs, or by measuring. A row that differs from what was published says so, and the notes below
+/// the table say why.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  presagio repro --list              what can be repeated?
+  presagio repro 001-fig2a           one figure
+  presagio repro 003                 everything of a paper
+  presagio repro all                 everything
+  presagio repro all --strict        exits 1 if a row differs
+  presagio repro 003 --json | jq '.[].rows[] | select(.agrees == false)'
+  presagio repro all --markdown results.md
+                                     the results page")]
+pub struct Args {
+    /// Experiments, or how their names begin; \"all\" is each of them
+    #[arg(required_unless_present = "list", value_name = "EXPERIMENT")]
+    names: Vec<String>,
+    /// Name the experiments and what they repeat
+    #[arg(long, conflicts_with = "names")]
+    list: bool,
+    /// Print one JSON document, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with all of it
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Exit with status 1 when a row differs from what was published
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Something a paper published that can be repeated.
+struct Experiment {
+    /// The paper's number, and the table or figure.
+    name: &'static str,
+    about: &'static str,
+    /// How it is repeated here.
+    how: &'static str,
+    /// Whether its figures are times of this machine; the others are the same everywhere.
+    is_timed: bool,
+    run: fn() -> anyhow::Result<Finding>,
+}
+
+const REPLICAS: &str = "replicas of the paper's programs, as far as its text describes them";
+const VIRTUAL: &str = "the virtual cluster, with the schedulers of the I/O node inside";
+const MODELS: &str = "the device models, in virtual time";
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "001-fig2a",
+        about: "TWINS on 1-D strided reads: what the window decides",
+        how: VIRTUAL,
+        is_timed: false,
+        run: twins::fig2a,
+    },
+    Experiment {
+        name: "001-fig2b",
+        about: "TWINS on contiguous writes: what a wrong window costs",
+        how: VIRTUAL,
+        is_timed: false,
+        run: twins::fig2b,
+    },
+    Experiment {
+        name: "002-table3.4",
+        about: "sequential to random throughput of four storages, 8 KiB",
+        how: MODELS,
+        is_timed: false,
+        run: serra::table_3_4,
+    },
+    Experiment {
+        name: "002-table5.4",
+        about: "SeRRa: errors of quick profiles",
+        how: MODELS,
+        is_timed: false,
+        run: serra::table_5_4,
+    },
+    Experiment {
+        name: "002-table5.5",
+        about: "SeRRa: minutes that profiles take",
+        how: MODELS,
+        is_timed: false,
+        run: serra::table_5_5,
+    },
+    Experiment {
+        name: "002-table5.6",
+        about: "sequential to random throughput of four storages, all sizes",
+        how: MODELS,
+        is_timed: false,
+        run: serra::table_5_6,
+    },
+    Experiment {
+        name: "003-table2",
+        about: "Sequitur's and StarSequitur's grammars of a periodic sequence",
+        how: "the grammars",
+        is_timed: false,
+        run: omniscio::table2,
+    },
+    Experiment {
+        name: "003-table7",
+        about: "offsets that were predicted",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::table7,
+    },
+    Experiment {
+        name: "003-table8",
+        about: "hit ratios of predictions",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::table8,
+    },
+    Experiment {
+        name: "003-table9",
+        about: "times between operations that were predicted",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::table9,
+    },
+    Experiment {
+        name: "003-table10",
+        about: "what an operation costs that is observed",
+        how: REPLICAS,
+        is_timed: true,
+        run: omniscio::table10,
+    },
+];
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.list {
+        return list(args.json);
+    }
+    let chosen = chosen(&args.names)?;
+    let mut done = Vec::new();
+    for experiment in chosen {
+        let finding = (experiment.run)()?;
+        if !args.json {
+            write(&mut io::stdout().lock(), experiment, &finding)?;
+        }
+        done.push((experiment, finding));
+    }
+    if args.json {
+        let all: Vec<Value> = done.iter().map(|(e, f)| json(e, f)).collect();
+        writeln!(io::stdout(), "{:#}", Value::Array(all))?;
+    }
+    if let Some(path) = &args.markdown {
+        std::fs::write(path, page::markdown(&done)).map_err(|cause| {
+            let what = format!("cannot write {}", path.display());
+            failure(what, cause, "choose a place that you may write to")
+        })?;
+    }
+    let differs = done.iter().any(|(_, finding)| finding.differs());
+    Ok(match args.strict && differs {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Those whose names are, or begin with, one of `names`; in the order of the list, each once.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+    // "003-table1" means that one where there is one, and else all that begin so.
+    let fits = |name: &str, experiment: &Experiment| {
+        let is_one = EXPERIMENTS.iter().any(|e| e.name == name);
+        name == "all" || experiment.name == name || (!is_one && experiment.name.starts_with(name))
+    };
+    for name in names {
+        if !EXPERIMENTS.iter().any(|experiment| fits(name, experiment)) {
+            let what = format!("cannot repeat \"{name}\"");
+            let advice = "`presagio repro --list` names those that can be repeated";
+            return Err(failure(what, "there is no such experiment", advice));
+        }
+    }
+    let wanted = |e: &&Experiment| names.iter().any(|name| fits(name, e));
+    Ok(EXPERIMENTS.iter().filter(wanted).collect())
+}
+
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let row = |experiment: &Experiment| {
+        [experiment.name, experiment.about, experiment.how]
+            .map(|text| Cell::Text(text.to_owned()))
+            .to_vec()
+    };
+    let table = Table {
+        title: String::new(),
+        columns: vec![("experiment", ""), ("about", ""), ("how", "")],
+        rows: EXPERIMENTS.iter().map(row).collect(),
+    };
+    if json {
+        writeln!(io::stdout(), "{:#}", table.json())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let without_how: Vec<Vec<Cell>> = table.rows.iter().map(|row| row[..2].to_vec()).collect();
+    let lines = table::aligned(&without_how);
+    lines
+        .iter()
+        .try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(out: &mut impl Write, experiment: &Experiment, finding: &Finding) -> io::Result<()> {
+    writeln!(out, "{}: {}", experiment.name, experiment.about)?;
+    writeln!(out, "{}", prose(&format!("By {}.", experiment.how)))?;
+    finding.write(out, table::colours())?;
+    for note in &finding.notes {
+        writeln!(out, "{}", prose(note))?;
+    }
+    writeln!(out)
+}
+
+fn json(experiment: &Experiment, finding: &Finding) -> Value {
+    json!({
+        "experiment": experiment.name,
+        "about": experiment.about,
+        "how": experiment.how,
+        "is_timed": experiment.is_timed,
+        "rows": finding.rows.iter().map(finding::Row::json).collect::<Vec<_>>(),
+        "notes": finding.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(given: &[&str]) -> Vec<&'static str> {
+        let given: Vec<String> = given.iter().map(|name| (*name).to_owned()).collect();
+        chosen(&given).unwrap().iter().map(|e| e.name).collect()
+    }
+
+    #[test]
+    fn a_name_means_itself_a_beginning_means_all_that_begin_so() {
+        assert_eq!(names(&["001-fig2a"]), ["001-fig2a"]);
+        assert_eq!(names(&["001"]), ["001-fig2a", "001-fig2b"]);
+        assert_eq!(names(&["001-fig2b", "001"]), ["001-fig2a", "001-fig2b"]);
+        assert_eq!(names(&["all"]).len(), EXPERIMENTS.len());
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_that_says_where_to_look() {
+        let error = chosen(&["005".to_owned()]).err().unwrap().to_string();
+        assert!(error.contains("--list"), "{error}");
+    }
+
+    #[test]
+    fn names_are_sorted_and_each_is_there_once() {
+        // By paper, then by kind, then by number: tables 10 after 9.
+        let mut seen = std::collections::BTreeSet::new();
+        assert!(EXPERIMENTS.iter().all(|e| seen.insert(e.name)));
+        let papers: Vec<&str> = EXPERIMENTS.iter().map(|e| &e.name[..3]).collect();
+        assert!(papers.is_sorted(), "{papers:?}");
+    }
+}
