@@ -292,7 +292,8 @@ impl Export {
 
     /// A client of ours is no more.
     pub fn died(&self, instance: Instance) -> Result<(), Errno> {
-        self.remote.died(uid(), instance)
+        self.remote.died(uid(), &[instance]);
+        Ok(())
     }
 
     /// A file that somebody opened before.
