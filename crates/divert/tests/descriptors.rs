@@ -128,6 +128,38 @@ fn locks_hold_between_processes() {
 }
 
 #[test]
+fn locks_are_handed_on_though_there_are_two_nodes() {
+    let site = Site::with_two_nodes();
+    let printed = site.run("handed.c", &[]);
+    assert_eq!(printed, "forked 12\nexecuted 8\nclosed 8\n");
+}
+
+#[test]
+fn a_lock_that_cannot_be_handed_on_is_not_lost_in_silence() {
+    let site = Site::with_two_nodes();
+    let room = site.room().display().to_string();
+    let printed = site.run("handed.c", &["hidden", &room]);
+    assert_eq!(
+        printed,
+        "forked: 1 lost, 1 kept\nexecuted: 1 lost, 1 kept\nat home: kept\n"
+    );
+}
+
+#[test]
+fn forks_at_once_leave_no_pipe_in_each_others_children() {
+    let site = Site::new();
+    let printed = site.run("pipes.c", &[]);
+    assert_eq!(printed, "400 forks, 0 strange descriptors\n");
+}
+
+#[test]
+fn no_signal_handler_runs_in_the_middle_of_a_fork() {
+    let site = Site::new();
+    let printed = site.run("uninterrupted.c", &[]);
+    assert_eq!(printed, "before 64\nhere 64\nthere 64\n");
+}
+
+#[test]
 fn links_and_dots_lead_where_the_kernel_goes() {
     let site = Site::new();
     let elsewhere = site.room().join("elsewhere");

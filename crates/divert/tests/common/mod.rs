@@ -17,22 +17,28 @@ pub const PREFIX: &str = "/presagio-far";
 /// No program of a test takes longer.
 const LATE: Duration = Duration::from_secs(120);
 
-/// A node, a switchboard and room.
+/// A node or several, a switchboard and room.
 pub struct Site {
     room: tempfile::TempDir,
-    node: Child,
+    nodes: Vec<(Child, &'static str)>,
     switchboard: String,
     _serving: Serving,
 }
 
 impl Site {
     pub fn new() -> Site {
-        Site::reached_by("socket")
+        Site::reached_by(&["socket"], &["socket"])
+    }
+
+    /// One with two nodes: each process takes one of them, by chance.
+    pub fn with_two_nodes() -> Site {
+        let sockets = ["socket", "socket2"];
+        Site::reached_by(&sockets, &sockets)
     }
 
     /// One whose node answers reads with half of what was asked for, wherever the file ends.
     pub fn with_short_reads() -> Site {
-        let site = Site::reached_by("relay");
+        let site = Site::reached_by(&["socket"], &["relay"]);
         let listener = UnixListener::bind(site.room().join("relay")).unwrap();
         let node = site.room().join("socket");
         std::thread::spawn(move || {
@@ -43,14 +49,15 @@ impl Site {
         site
     }
 
-    fn reached_by(socket: &str) -> Site {
+    fn reached_by(nodes: &[&'static str], dialled: &[&str]) -> Site {
         let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["export", "plain", "shadows"] {
             std::fs::create_dir(room.path().join(name)).unwrap();
         }
-        let node = start_node(room.path());
-        let socket = Address::Unix(room.path().join(socket));
-        let mut options = Options::new(vec![socket]);
+        let start = |socket: &&'static str| (start_node(room.path(), socket), *socket);
+        let nodes = nodes.iter().map(start).collect();
+        let address = |socket: &&str| Address::Unix(room.path().join(socket));
+        let mut options = Options::new(dialled.iter().map(address).collect());
         options.patience = Duration::from_secs(20);
         options.owners = Some(presagio_forward::Instance::draw().unwrap());
         let forwarded = Forwarded {
@@ -61,7 +68,7 @@ impl Site {
         let name = switchboard.name().to_owned();
         Site {
             room,
-            node,
+            nodes,
             switchboard: name,
             _serving: switchboard.serve().unwrap(),
         }
@@ -81,14 +88,18 @@ impl Site {
         self.room.path()
     }
 
-    /// The node as by `kill -9`.
+    /// The nodes as by `kill -9`.
     pub fn kill_node(&mut self) {
-        self.node.kill().unwrap();
-        self.node.wait().unwrap();
+        for (node, _) in &mut self.nodes {
+            node.kill().unwrap();
+            node.wait().unwrap();
+        }
     }
 
     pub fn start_node(&mut self) {
-        self.node = start_node(self.room.path());
+        for (node, socket) in &mut self.nodes {
+            *node = start_node(self.room.path(), socket);
+        }
     }
 
     /// What a program has to know.
@@ -154,8 +165,10 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = self.node.kill();
-        let _ = self.node.wait();
+        for (node, _) in &mut self.nodes {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
     }
 }
 
@@ -190,8 +203,8 @@ pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
-fn start_node(room: &Path) -> Child {
-    let socket = room.join("socket");
+fn start_node(room: &Path, socket: &str) -> Child {
+    let socket = room.join(socket);
     let _ = std::fs::remove_file(&socket);
     let mut child = Command::new(beside("examples/divert_node"))
         .arg(room.join("export"))
