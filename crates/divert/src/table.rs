@@ -278,6 +278,18 @@ impl Open {
         }
     }
 
+    /// Makes durable what was written, to append or not.
+    pub fn fsync(&self, data_only: bool) -> Result<(), Errno> {
+        let synced = self.file()?.fsync(data_only);
+        let other = self.other.get().map(|other| other.fsync(data_only));
+        synced.and(other.unwrap_or(Ok(())))
+    }
+
+    /// Whether this process has used it.
+    pub fn is_used(&self) -> bool {
+        self.file.get().is_some() || self.other.get().is_some()
+    }
+
     /// A lock of it is lost: whoever uses it is told, until it is opened again.
     pub fn lose(&self) {
         self.lost_lock.store(true, Relaxed);

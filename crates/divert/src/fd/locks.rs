@@ -129,10 +129,12 @@ pub unsafe fn control(
     })
 }
 
+/// Nodes lock files only: an exclusive lock needs a file that is open to write, which no directory is.
 fn check_usable(open: &Open) -> Result<(), Errno> {
-    match open.flags & libc::O_PATH == 0 && !open.is_dir {
-        true => Ok(()),
-        false => Err(Errno::BADF),
+    match (open.flags & libc::O_PATH, open.is_dir) {
+        (0, false) => Ok(()),
+        (0, true) => Err(errno(libc::ENOLCK)),
+        _ => Err(Errno::BADF),
     }
 }
 
