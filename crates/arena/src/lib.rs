@@ -31,6 +31,26 @@ pub use manager::{Arena, ArenaOptions, FileEntry, Losses, Origin, ProcessEntry, 
 pub use note::{Advice, Note};
 pub use record::{Frame, Kind, Message, Operation, PAYLOAD_MAX, Record};
 
+/// For a library that is loaded into programs and has allocators of its own: what the standard library keeps for a thread is not
+/// destroyed at the thread's end. It would be through this function of the C library, which takes memory from the program's
+/// allocator for that, and ends the process if there is none. Hidden: everybody else has the real one.
+#[macro_export]
+macro_rules! no_thread_destructors {
+    () => {
+        ::std::arch::global_asm!(
+            ".pushsection .text.presagio_no_destructors,\"ax\",@progbits",
+            ".globl __cxa_thread_atexit_impl",
+            ".hidden __cxa_thread_atexit_impl",
+            ".type __cxa_thread_atexit_impl,@function",
+            "__cxa_thread_atexit_impl:",
+            "xor eax, eax",
+            "ret",
+            ".size __cxa_thread_atexit_impl, . - __cxa_thread_atexit_impl",
+            ".popsection",
+        );
+    };
+}
+
 /// The environment variable that tells a program where its manager's arena is.
 pub const VARIABLE: &str = "PRESAGIO_ARENA";
 

@@ -5,7 +5,8 @@
 //! walked. An absolute link starts again from "/", and `..` may leave the export: then the path goes on elsewhere, and may come
 //! back. One message to the node walks as many names as there are, and only where a link turns up it is looked at.
 //!
-//! The name of a descriptor, such as /dev/fd/5, which the kernel takes for what that is of, is the forwarded file if it is of one.
+//! The name of a descriptor, such as /dev/fd/5, which the kernel takes for what that is of, is the forwarded file if it is of one;
+//! /proc/self/cwd is the working directory.
 
 use crate::call::{Errno, errno, guarded};
 use crate::names::behind_shadow;
@@ -104,7 +105,11 @@ pub unsafe fn may_be_ours(at: c_int, path: *const c_char) -> bool {
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     match path.first() {
         None => false,
-        Some(b'/') => may_lead_to_prefix(path) || behind_descriptor(path).is_some(),
+        Some(b'/') => {
+            may_lead_to_prefix(path)
+                || behind_working(path).is_some()
+                || behind_descriptor(path).is_some()
+        }
         Some(_) if at == libc::AT_FDCWD => {
             WORKING_STATE.load(Relaxed) != PLAIN || has_dots(path) || world::is_guest()
         }
@@ -213,13 +218,7 @@ impl Walk {
             return Walk::from_text(path, last);
         }
         if at == libc::AT_FDCWD {
-            return match working_place() {
-                Place::Export(export, names) => {
-                    Ok(Some(Walk::new(export, names.into_iter(), path)?))
-                }
-                Place::Local(directory) => Walk::from_text(&joined(&directory, path), last),
-                Place::Nowhere => Ok(None),
-            };
+            return Walk::from_working(path, last);
         }
         match table::get(at) {
             Some(open) => Walk::from_open(&open, path).map(Some),
@@ -235,11 +234,25 @@ impl Walk {
         if let Some((export, rest)) = enter(path) {
             return Walk::new(export, std::iter::empty(), rest).map(Some);
         }
-        match behind_descriptor(path) {
+        match behind_working(path) {
             // To the kernel it is a link.
+            Some(b"") if last == Last::Keep => return Ok(None),
+            Some(rest) => return Walk::from_working(rest, last),
+            None => {}
+        }
+        match behind_descriptor(path) {
+            // So is this.
             Some((_, b"")) if last == Last::Keep => Ok(None),
             Some((open, rest)) => Walk::from_open(&open, rest).map(Some),
             None => Ok(None),
+        }
+    }
+
+    fn from_working(path: &[u8], last: Last) -> Result<Option<Walk>, Errno> {
+        match working_place() {
+            Place::Export(export, names) => Walk::new(export, names.into_iter(), path).map(Some),
+            Place::Local(directory) => Walk::from_text(&joined(&directory, path), last),
+            Place::Nowhere => Ok(None),
         }
     }
 
@@ -471,18 +484,27 @@ fn behind_descriptor(path: &[u8]) -> Option<(Arc<Open>, &[u8])> {
         Some(b"stdout") => b"1",
         Some(b"stderr") => b"2",
         Some(rest) => rest.strip_prefix(b"fd/")?,
-        None => {
-            let rest = path.strip_prefix(b"/proc/")?;
-            let (process, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
-            let is_us = matches!(process, b"self" | b"thread-self")
-                || process == sys::process_id().to_string().as_bytes();
-            rest.strip_prefix(b"/fd/").filter(|_| is_us)?
-        }
+        None => in_own_proc(path)?.strip_prefix(b"/fd/")?,
     };
     let end = rest.iter().position(|byte| *byte == b'/');
     let (digits, behind) = rest.split_at(end.unwrap_or(rest.len()));
     let fd = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some((table::get(fd)?, behind))
+}
+
+/// What comes behind the kernel's name of the working directory.
+fn behind_working(path: &[u8]) -> Option<&[u8]> {
+    let rest = in_own_proc(path)?.strip_prefix(b"/cwd")?;
+    matches!(rest.first(), None | Some(b'/')).then_some(rest)
+}
+
+/// What comes behind /proc/self, or another name of this process there.
+fn in_own_proc(path: &[u8]) -> Option<&[u8]> {
+    let rest = path.strip_prefix(b"/proc/")?;
+    let (process, rest) = rest.split_at(rest.iter().position(|byte| *byte == b'/')?);
+    let is_us = matches!(process, b"self" | b"thread-self")
+        || process == sys::process_id().to_string().as_bytes();
+    is_us.then_some(rest)
 }
 
 /// The prefix that an absolute path comes to, the longest if there are several, and the rest behind it.

@@ -7,9 +7,13 @@ use presagio_ninep::{SetAttr, SetMask};
 use std::sync::Arc;
 
 hooks! {
-    fn fsync(fd: c_int) -> c_int = |real| on(fd, |open| synced(open, false), real);
-    fn fdatasync(fd: c_int) -> c_int = |real| on(fd, |open| synced(open, true), real);
-    fn syncfs(fd: c_int) -> c_int = |real| on(fd, |open| synced(open, false), real);
+    fn fsync(fd: c_int) -> c_int = |real| on(fd, |open| open.fsync(false), real);
+    fn fdatasync(fd: c_int) -> c_int = |real| on(fd, |open| open.fsync(true), real);
+    fn syncfs(fd: c_int) -> c_int = |real| on(fd, |open| all_synced(|other| other.export == open.export), real);
+    fn sync() -> () = |real| {
+        let _ = guarded(|| all_synced(|_| true));
+        real()
+    };
     fn sync_file_range(fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int = |real| on(fd, |_| Ok(()), real);
     fn ftruncate, ftruncate64(fd: c_int, length: off_t) -> c_int = |real| on(fd, |open| cut(open, length), real);
     fn fallocate, fallocate64(fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int = |real| on(fd, |_| Err(Errno::OPNOTSUPP), real);
@@ -52,8 +56,14 @@ fn usable(open: &Arc<Open>, act: impl FnOnce(&Open) -> Result<(), Errno>) -> Res
     }
 }
 
-fn synced(open: &Open, data_only: bool) -> Result<(), Errno> {
-    open.file()?.fsync(data_only)
+/// Makes durable what this process has written to those files that it has open still; the first error.
+fn all_synced(is_meant: impl Fn(&Open) -> bool) -> Result<(), Errno> {
+    let mut all = table::all();
+    all.sort_by_key(|open| open.inode);
+    all.dedup_by_key(|open| open.inode);
+    all.retain(|open| open.is_writable() && open.is_used() && is_meant(open));
+    let synced = all.iter().map(|open| open.fsync(false));
+    synced.fold(Ok(()), Result::and)
 }
 
 /// Makes a file so long.

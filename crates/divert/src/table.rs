@@ -48,6 +48,8 @@ pub struct Open {
     pub has_own_locks: AtomicBool,
     /// Whether it came from another program: then locks of it would end with us, and not with that one.
     pub is_adopted: bool,
+    /// A lock that another process handed on could not be had.
+    lost_lock: AtomicBool,
     meaning: Meaning,
     file: OnceLock<File>,
     /// The same, open to append if `file` is not, and the other way round.
@@ -239,6 +241,7 @@ impl Open {
             has_locks: AtomicBool::new(false),
             has_own_locks: AtomicBool::new(false),
             is_adopted,
+            lost_lock: AtomicBool::new(false),
             meaning,
             file: OnceLock::new(),
             other: OnceLock::new(),
@@ -275,7 +278,33 @@ impl Open {
         }
     }
 
+    /// Makes durable what was written, to append or not.
+    pub fn fsync(&self, data_only: bool) -> Result<(), Errno> {
+        let synced = self.file()?.fsync(data_only);
+        let other = self.other.get().map(|other| other.fsync(data_only));
+        synced.and(other.unwrap_or(Ok(())))
+    }
+
+    /// Whether this process has used it.
+    pub fn is_used(&self) -> bool {
+        self.file.get().is_some() || self.other.get().is_some()
+    }
+
+    /// A lock of it is lost: whoever uses it is told, until it is opened again.
+    pub fn lose(&self) {
+        self.lost_lock.store(true, Relaxed);
+    }
+
+    /// Whether a lock of it is lost.
+    pub fn has_lost_lock(&self) -> bool {
+        let file = self.file.get();
+        self.lost_lock.load(Relaxed) || file.is_some_and(File::has_lost_lock)
+    }
+
     fn once<'a>(&'a self, place: &'a OnceLock<File>, flags: c_int) -> Result<&'a File, Errno> {
+        if self.lost_lock.load(Relaxed) {
+            return Err(Errno::IO);
+        }
         if place.get().is_none() {
             let file = self.reopen(flags)?;
             let _ = place.set(file);

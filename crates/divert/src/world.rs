@@ -8,7 +8,7 @@
 //! which runs in its parent's memory but has descriptors of its own. It uses the parent's connections, which it has
 //! inherited; if it has to make one, the parent gives up all it has, since the number of that one means nothing there.
 
-use crate::call::{Errno, guarded};
+use crate::call::{Errno, Quiet, guarded};
 use crate::{fd, gate, hook, own, stdio, table, theirs};
 use libc::{c_char, c_int, mode_t};
 use presagio_arena::{SITE_SWITCH, SWITCH, sys};
@@ -252,7 +252,12 @@ fn make() -> Result<World, Errno> {
         let mut found = all.iter().filter(|one| one.prefix == *prefix);
         Export::new(found.next().ok_or(Errno::IO)?)
     });
-    let exports = exports.collect::<Result<_, _>>()?;
+    let exports = exports.collect::<Result<Vec<Export>, _>>()?;
+    for (export, qid, node) in BEGINNINGS.with(|all| all.clone()) {
+        if let Some(export) = exports.get(export) {
+            export.remote.prefer(qid, node);
+        }
+    }
     Ok(World { exports })
 }
 
@@ -290,9 +295,9 @@ impl Export {
         self.remote.root(uid())
     }
 
-    /// A client of ours is no more.
-    pub fn died(&self, instance: Instance) -> Result<(), Errno> {
-        self.remote.died(uid(), instance)
+    /// Clients of ours are no more.
+    pub fn died(&self, clients: &[Instance]) {
+        self.remote.died(uid(), clients);
     }
 
     /// A file that somebody opened before.
@@ -387,31 +392,54 @@ unsafe extern "C" {
 gates! {
     /// What a fork that is going on carries over. Only the thread that forks looks at it, while it holds the gates.
     static CARRIED: Option<fd::Carried> = Table, None;
+    /// Of which nodes this process was handed locks: by export and file, for when it connects.
+    static BEGINNINGS: Vec<(usize, Qid, usize)> = Table, Vec::new();
+}
+
+/// These locks are handed on: whoever gets them begins at their nodes, since a lock is had again only from the one that gave it.
+pub fn begin_at(locks: &[fd::Handed]) {
+    let _ = guarded(|| {
+        let nodes = locks.iter().filter_map(|lock| {
+            let open = table::get(lock.fd)?;
+            Some((open.export, open.qid, lock.node?))
+        });
+        let nodes: Vec<_> = nodes.collect();
+        drop(BEGINNINGS.with(|all| std::mem::replace(all, nodes)));
+        Ok(())
+    });
 }
 
 /// Who flushes all streams holds the C library's list of them when it comes to a gate of ours; the C library itself, in a fork,
 /// takes the list behind our gates. So it is taken here first, which it may be twice.
+///
+/// None of these is interrupted: a signal handler would wait for ever for a gate that the thread under it is about to open.
 extern "C" fn fork_begins() {
+    let _quiet = Quiet::begin();
     // SAFETY: no arguments; it is given back below.
     unsafe { _IO_list_lock() };
     // This talks to nobody, but takes locks that others hold while they do.
     let locks = fd::carried();
+    begin_at(&locks);
     gate::close_all();
-    CARRIED.with(|carried| *carried = locks);
+    let carried = (!locks.is_empty()).then(|| fd::Carried::new(locks));
+    CARRIED.with(|place| *place = carried);
 }
 
 extern "C" fn fork_over_here() {
-    let locks = CARRIED.with(Option::take);
+    let _quiet = Quiet::begin();
+    let carried = CARRIED.with(Option::take);
+    let given = carried.and_then(fd::Carried::given);
     gate::open_all();
     // SAFETY: taken above.
     unsafe { _IO_list_unlock() };
-    if let Some(locks) = locks {
-        locks.wait();
+    if let Some(given) = given {
+        given.wait();
     }
 }
 
 extern "C" fn fork_over_there() {
-    let locks = CARRIED.with(Option::take);
+    let _quiet = Quiet::begin();
+    let carried = CARRIED.with(Option::take);
     gate::open_all();
     // SAFETY: no other thread is there. The C library has done this by now, but only if there were others before.
     unsafe { _IO_list_resetlock() };
@@ -419,7 +447,7 @@ extern "C" fn fork_over_there() {
         settle();
         Ok(())
     });
-    if let Some(locks) = locks {
-        locks.take();
+    if let Some(carried) = carried {
+        carried.take();
     }
 }

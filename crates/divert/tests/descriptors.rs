@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PREFIX, Site, finish};
+use common::{PREFIX, Site, finish, finish_within, succeed};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -125,6 +125,82 @@ fn locks_hold_between_processes() {
     let site = Site::new();
     let printed = site.same("locks.c", &[]);
     assert!(printed.contains("interrupted: EINTR"), "{printed}");
+}
+
+#[test]
+fn locks_are_handed_on_though_there_are_two_nodes() {
+    let site = Site::with_two_nodes();
+    let printed = site.run("handed.c", &[]);
+    assert_eq!(printed, "forked 12\nexecuted 8\nclosed 8\n");
+}
+
+#[test]
+fn a_lock_that_cannot_be_handed_on_is_not_lost_in_silence() {
+    let site = Site::with_two_nodes();
+    let room = site.room().display().to_string();
+    let printed = site.run("handed.c", &["hidden", &room]);
+    assert_eq!(
+        printed,
+        "forked: 1 lost, 1 kept\nexecuted: 1 lost, 1 kept\nat home: kept\n"
+    );
+}
+
+#[test]
+fn what_is_synced_is_what_was_written_to_append_or_not() {
+    let (site, noted) = Site::with_noted_syncs();
+    let nothing = site.compile_library("nosync.c");
+    let mut command = site.command(site.compile("syncs.c"), &[PREFIX]);
+    let libraries = [common::library(), nothing].map(|path| path.display().to_string());
+    let output = succeed(command.env("LD_PRELOAD", libraries.join(":")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    let mut counts = std::collections::BTreeMap::<u32, u32>::new();
+    for fid in noted.lock().unwrap().iter() {
+        *counts.entry(*fid).or_default() += 1;
+    }
+    let mut counts: Vec<u32> = counts.into_values().collect();
+    counts.sort_unstable();
+    // Two of the file that is written in both ways, and one that is open beside it.
+    assert_eq!(counts, [2, 6, 6]);
+}
+
+#[test]
+fn directories_have_no_locks_and_say_so() {
+    let site = Site::new();
+    let output = site.script(
+        "mkdir $FAR/dir; python3 -c '
+import errno, fcntl, os
+fd = os.open(os.environ[\"FAR\"] + \"/dir\", os.O_RDONLY)
+for lock in (lambda: fcntl.flock(fd, fcntl.LOCK_EX), lambda: fcntl.lockf(fd, fcntl.LOCK_SH)):
+    try:
+        lock()
+        print(\"locked\")
+    except OSError as error:
+        print(errno.errorcode[error.errno])'",
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ENOLCK\nENOLCK\n");
+}
+
+#[test]
+fn a_test_does_not_wait_for_ever_for_what_its_program_left_behind() {
+    let site = Site::new();
+    let mut command = site.command("bash", &["-c", "sleep 1000000 &"]);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let waits = || finish_within(Duration::from_millis(200), child, "bash");
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(waits)).unwrap_err();
+}
+
+#[test]
+fn forks_at_once_leave_no_pipe_in_each_others_children() {
+    let site = Site::new();
+    let printed = site.run("pipes.c", &[]);
+    assert_eq!(printed, "400 forks, 0 strange descriptors\n");
+}
+
+#[test]
+fn no_signal_handler_runs_in_the_middle_of_a_fork() {
+    let site = Site::new();
+    let printed = site.run("uninterrupted.c", &[]);
+    assert_eq!(printed, "before 64\nhere 64\nthere 64\n");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::file::{File, as_it_was};
 use crate::held::{Held, Place};
-use crate::link::Link;
-use crate::options::{Instance, Options, Spread};
+use crate::link::{Link, Target};
+use crate::options::{Dial, Instance, Options, Spread};
 use crate::preference::preference;
 use presagio_core::{Nanos, Op, Range};
 use presagio_ninep::request::FORESEEN_MAX;
@@ -11,6 +11,7 @@ use presagio_ninep::{Errno, Fid, List, OpenFlags, Qid, Request, Text, extension}
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Users that may be attached at once.
 const USERS_MAX: usize = 4096;
@@ -103,9 +104,46 @@ impl Remote {
         Ok(file)
     }
 
-    /// Tells the nodes that another client of this user is dead: its locks end now, and not after a while.
-    pub fn died(&self, uid: u32, instance: Instance) -> Result<(), Errno> {
-        self.root(uid)?.died(instance)
+    /// Tells all nodes that other clients of this user are dead, so that their locks end now and not after a while: a client
+    /// may have been at any of them. One that cannot be told keeps nobody waiting for long, nor the others from being told.
+    pub fn died(&self, uid: u32, clients: &[Instance]) {
+        let options = &self.inner.options;
+        let mut told = Vec::new();
+        for link in &self.inner.links {
+            let Some(target) = link.current().map(|now| now.target) else {
+                continue;
+            };
+            let root = self.inner.root(link, uid);
+            let root = root.map(|root| File::new(&self.inner, root));
+            let is_told = root.is_ok_and(|root| clients.iter().all(|one| root.died(*one).is_ok()));
+            // It may have gone to another one meanwhile.
+            if is_told && link.current().is_some_and(|now| now.target == target) {
+                told.push(target);
+            }
+        }
+        let nodes = 0..options.nodes.len();
+        for node in nodes.filter(|node| !told.contains(&Target::Node(*node))) {
+            if let Err(error) = tell_node(Options::clone(options), node, uid, clients) {
+                tracing::debug!(%error, "a node cannot be told that a client is dead");
+            }
+        }
+        let resort = options.last_resort.as_ref();
+        if resort.is_some_and(|resort| resort.0.is_used()) && !told.contains(&Target::LastResort) {
+            let mut options = Options::clone(options);
+            // The resort is what is left when no node can be had.
+            options.dial = Some(Dial(Arc::new(|_, _| {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            })));
+            if let Err(error) = tell(options, uid, clients) {
+                tracing::debug!(%error, "the last resort cannot be told that a client is dead");
+            }
+        }
+    }
+
+    /// Files like this one are best had from this node of the list: one that has not talked to a node yet begins there.
+    pub fn prefer(&self, qid: Qid, node: usize) {
+        let inner = &self.inner;
+        inner.link_of(&inner.links[inner.home], qid).prefer(node);
     }
 
     /// A file that another process has opened, as it has it: by its handle, or by its path where the node has no handles,
@@ -175,6 +213,35 @@ impl Remote {
             }
         }
     }
+}
+
+/// How long telling one node that a client is dead may take.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
+
+/// Tells one node that these clients are dead.
+fn tell_node(mut options: Options, node: usize, uid: u32, clients: &[Instance]) -> io::Result<()> {
+    if let Some(dial) = options.dial.take() {
+        options.dial = Some(Dial(Arc::new(move |_, left| (dial.0)(node, left))));
+    }
+    options.nodes = vec![options.nodes.swap_remove(node)];
+    // That this node is gone does not mean that all are.
+    options.last_resort = None;
+    tell(options, uid, clients)
+}
+
+/// The same of whoever answers first; if that does not answer for one, it is not asked for the others.
+fn tell(mut options: Options, uid: u32, clients: &[Instance]) -> io::Result<()> {
+    // Another client than who tells: that one's connections go on.
+    options.instance = None;
+    (options.patience, options.threads) = (Duration::ZERO, false);
+    options.connect_timeout = options.connect_timeout.min(TOLD_WITHIN);
+    options.timeout = options.connect_timeout;
+    let errno = |errno: Errno| io::Error::from_raw_os_error(errno.0 as i32);
+    let root = Remote::new(options)?.root(uid).map_err(errno)?;
+    clients
+        .iter()
+        .try_for_each(|client| root.died(*client))
+        .map_err(errno)
 }
 
 fn announcement<'a>(

@@ -8,7 +8,8 @@ pub const THREADS: bool = true;
 use common::Server;
 use presagio_forward::switchboard::{Forwarded, Line, Switchboard};
 use presagio_forward::{
-    Address, Connected, Credential, File, LastResort, Options, Owner, Remote, Resort, Span,
+    Address, Connected, Credential, File, Instance, LastResort, Options, Owner, Remote, Resort,
+    Span,
 };
 use presagio_ionode::{Config, Node};
 use presagio_ninep::{LockStatus, LockType, OpenFlags};
@@ -21,6 +22,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -298,27 +300,54 @@ fn program_with_lock(switchboard: &str) -> std::process::Child {
     program
 }
 
-/// The node would keep the lock for an hour.
+/// A node that would keep the locks of who is lost for an hour.
+fn patient_node(export: &Path, socket: &str) -> (Node, Address) {
+    let mut config = Config::new(export);
+    config.grace = Duration::from_secs(3600);
+    let address = Address::Unix(export.join(socket));
+    let addresses = std::slice::from_ref(&address);
+    let node = Node::start(config, Arc::new(Directory), addresses, false).unwrap();
+    (node, address)
+}
+
+/// A file of a client of its own, at this node.
+fn opened(node: &Address, name: &str) -> File {
+    let remote = Remote::new(Options::new(vec![node.clone()])).unwrap();
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    root.walk(name).unwrap().open(OpenFlags::RDWR).unwrap()
+}
+
+fn wait_for_lock(file: &File, why: &str) {
+    let late = Instant::now() + Duration::from_secs(60);
+    while taken(file, 2) != LockStatus::Success {
+        assert!(Instant::now() < late, "the dead have it: {why}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let owner = Owner { process: 2, key: 2 };
+    file.lock(owner, LockType::Unlock, Span::ALL).unwrap();
+}
+
 #[test]
 fn the_locks_of_a_program_that_is_killed_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("locked"), "").unwrap();
-    let mut config = Config::new(directory.path());
-    config.grace = Duration::from_secs(3600);
-    let address = Address::Unix(directory.path().join("socket"));
-    let addresses = std::slice::from_ref(&address);
-    let _node = Node::start(config, Arc::new(Directory), addresses, false).unwrap();
-    let one = || Forwarded {
+    let (_node, address) = patient_node(directory.path(), "socket");
+    let at_node = Forwarded {
         prefix: b"/far".to_vec(),
         options: Options::new(vec![address.clone()]),
     };
-    let remote = Remote::new(Options::new(vec![address.clone()])).unwrap();
-    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
-    let file = root.walk("locked").unwrap().open(OpenFlags::RDWR).unwrap();
-    let late = Instant::now() + Duration::from_secs(60);
-    // While the switchboard serves; and one that is killed just before that ends.
-    for ends_first in [false, true] {
-        let switchboard = Switchboard::open(vec![one()]).unwrap();
+    let mut around = at_node.clone();
+    around.options.nodes = Address::list("unix:/nowhere").unwrap();
+    let socket = directory.path().join("socket");
+    around.options.last_resort = Some(LastResort(Arc::new(Around(socket))));
+    let file = opened(&address, "locked");
+    // While the switchboard serves; and one that is killed just before that ends; and where there is no node.
+    for (one, ends_first, why) in [
+        (&at_node, false, "it serves"),
+        (&at_node, true, "it ends"),
+        (&around, false, "no node"),
+    ] {
+        let switchboard = Switchboard::open(vec![one.clone()]).unwrap();
         let name = switchboard.name().to_owned();
         let serving = switchboard.serve().unwrap();
         let mut program = program_with_lock(&name);
@@ -326,12 +355,34 @@ fn the_locks_of_a_program_that_is_killed_end_with_it() {
         program.kill().unwrap();
         program.wait().unwrap();
         let serving = (!ends_first).then_some(serving);
-        while taken(&file, 2) != LockStatus::Success {
-            assert!(Instant::now() < late, "the dead have it: {ends_first}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let owner = Owner { process: 2, key: 2 };
-        file.lock(owner, LockType::Unlock, Span::ALL).unwrap();
+        wait_for_lock(&file, why);
         drop(serving);
     }
+}
+
+#[test]
+fn every_node_is_told_of_a_client_that_is_dead() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("locked"), "").unwrap();
+    std::fs::write(directory.path().join("other"), "").unwrap();
+    let (_one, first) = patient_node(directory.path(), "one");
+    let (_two, second) = patient_node(directory.path(), "two");
+    let places = [(&first, "locked"), (&second, "other")];
+    let dead = places.map(|(node, name)| {
+        let file = opened(node, name);
+        assert_eq!(taken(&file, 1), LockStatus::Success);
+        file
+    });
+    let clients: Vec<Instance> = dead.iter().map(File::client).collect();
+    let nowhere = Address::Unix(directory.path().join("nowhere"));
+    let all = vec![first.clone(), nowhere, second.clone()];
+    let remote = Remote::new(Options::new(all)).unwrap();
+    let uid = rustix::process::geteuid().as_raw();
+    // It talks to one of them, and has to find the other.
+    let _root = remote.root(uid).unwrap();
+    remote.died(uid, &clients);
+    for (node, name) in places {
+        assert_eq!(taken(&opened(node, name), 2), LockStatus::Success, "{name}");
+    }
+    assert_eq!(remote.status().connections, 1, "its own goes on");
 }

@@ -18,20 +18,8 @@ fn there(memory: *mut u8) -> *mut u8 {
     memory
 }
 
-// What the standard library keeps for a thread would be destroyed at its end through this function of the C library, which takes
-// memory from the program's allocator for that, and ends the process if there is none. Our threads end with the program, so
-// nothing is destroyed. Hidden: everybody else has the real one.
-std::arch::global_asm!(
-    ".pushsection .text.presagio_no_destructors,\"ax\",@progbits",
-    ".globl __cxa_thread_atexit_impl",
-    ".hidden __cxa_thread_atexit_impl",
-    ".type __cxa_thread_atexit_impl,@function",
-    "__cxa_thread_atexit_impl:",
-    "xor eax, eax",
-    "ret",
-    ".size __cxa_thread_atexit_impl, . - __cxa_thread_atexit_impl",
-    ".popsection",
-);
+// Our threads end with the program, so nothing is destroyed.
+presagio_arena::no_thread_destructors!();
 
 // SAFETY: all from one allocator, which keeps the promises.
 unsafe impl GlobalAlloc for Own {

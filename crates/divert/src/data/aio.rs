@@ -44,7 +44,7 @@ pub unsafe fn synced(operation: c_int, control: *mut aiocb, real: impl FnOnce() 
     if operation != libc::O_SYNC && operation != libc::O_DSYNC {
         return fail(Errno::INVAL);
     }
-    let synced = guarded(|| open.file()?.fsync(operation == libc::O_DSYNC).map(|()| 0));
+    let synced = guarded(|| open.fsync(operation == libc::O_DSYNC).map(|()| 0));
     // SAFETY: as the caller vouches.
     unsafe {
         finish(control, synced);

@@ -332,7 +332,7 @@ pub unsafe fn write_flagged(
             }
         }?;
         if flags & (DATA_DURABLE | DURABLE) != 0 {
-            open.file()?.fsync(flags & DURABLE == 0)?;
+            open.fsync(flags & DURABLE == 0)?;
         }
         Ok(count)
     }))

@@ -2,14 +2,16 @@
 //! description (`flock`, F_OFD_SETLK), which end when the process that took them, and its children by fork, have closed it
 //! everywhere. A child takes them once more, for the same owner, before the fork is over for its parent.
 
+use super::note::{Handed, Kind};
 use crate::call::{Errno, Waiting, done, errno, guarded};
+use crate::own::{self, Own};
 use crate::table::{self, Open, seek};
 use crate::world;
 use libc::{c_int, off_t};
 use presagio_arena::sys;
-use presagio_forward::{Owner, Span};
+use presagio_forward::{File, Owner, Span};
 use presagio_ninep::{LockStatus, LockType};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -127,10 +129,12 @@ pub unsafe fn control(
     })
 }
 
+/// Nodes lock files only: an exclusive lock needs a file that is open to write, which no directory is.
 fn check_usable(open: &Open) -> Result<(), Errno> {
-    match open.flags & libc::O_PATH == 0 && !open.is_dir {
-        true => Ok(()),
-        false => Err(Errno::BADF),
+    match (open.flags & libc::O_PATH, open.is_dir) {
+        (0, false) => Ok(()),
+        (0, true) => Err(errno(libc::ENOLCK)),
+        _ => Err(Errno::BADF),
     }
 }
 
@@ -290,11 +294,74 @@ pub fn release_all() {
     });
 }
 
+/// The locks of a description, or of the process that were taken through it, as they are handed on.
+pub fn handed_of(fd: c_int, open: &Open, of_process: bool) -> Vec<Handed> {
+    let (has, owner) = match of_process {
+        true => (&open.has_locks, process_owner()),
+        false => (&open.has_own_locks, description_owner(open)),
+    };
+    if !has.load(Relaxed) {
+        return Vec::new();
+    }
+    let file = open.known_file();
+    let handed = |kind, span| Handed {
+        fd,
+        of_process,
+        kind,
+        span,
+        node: file.and_then(File::node),
+    };
+    if open.has_lost_lock() {
+        return vec![handed(Kind::Lost, Span::ALL)];
+    }
+    let locks = file.map(|file| file.locks_of(owner)).unwrap_or_default();
+    let locks = locks.into_iter().map(|(kind, span)| match kind {
+        LockType::Write => handed(Kind::Exclusive, span),
+        _ => handed(Kind::Shared, span),
+    });
+    locks.collect()
+}
+
+/// Takes what was handed on. Of what cannot be had the process is told when it uses the descriptor.
+pub fn take_all(locks: &[Handed]) {
+    for lock in locks {
+        if let Some(open) = table::get(lock.fd) {
+            let is_taken = take(lock, &open).unwrap_or(false);
+            taken(&open, lock.of_process);
+            if !is_taken {
+                open.lose();
+            }
+        }
+    }
+}
+
+fn take(lock: &Handed, open: &Open) -> Result<bool, Errno> {
+    let owner = match lock.of_process {
+        true => process_owner(),
+        false => description_owner(open),
+    };
+    let kind = match lock.kind {
+        Kind::Shared => LockType::Read,
+        Kind::Exclusive => LockType::Write,
+        Kind::Lost => return Ok(false),
+    };
+    let file = open.file()?;
+    // From another node it could be had only if the one that gave it has lost it, and then others may have had it meanwhile.
+    Ok(file.node() == lock.node && file.lock(owner, kind, lock.span)? == LockStatus::Success)
+}
+
 /// Locks of descriptions that a child is about to have too.
 pub struct Carried {
-    locks: Vec<(c_int, LockType, Span)>,
-    /// Closed by the child when it has them.
-    ready: OwnedFd,
+    locks: Vec<Handed>,
+    /// `None` if there are no descriptors for it: then the parent does not wait.
+    pipe: Option<Pipe>,
+}
+
+/// How a parent sees that its child has them: that closes its end.
+struct Pipe {
+    /// The parent's. It is one of our own descriptors, so that no other child keeps it.
+    ready: Own,
+    /// The child's.
     taking: OwnedFd,
 }
 
@@ -302,77 +369,76 @@ pub struct Carried {
 const CARRIED_MAX: c_int = 5000;
 
 /// Before a fork: what the child will have. In most processes nothing.
-pub fn carried() -> Option<Carried> {
+pub fn carried() -> Vec<Handed> {
     if !ever_taken() || world::is_guest() {
-        return None;
+        return Vec::new();
     }
-    let of = |(fd, open): (c_int, Arc<Open>)| {
-        let file = open.known_file();
-        let locks = file.map(|file| file.locks_of(description_owner(&open)));
-        let locks = locks.unwrap_or_default().into_iter();
-        locks.map(move |(kind, span)| (fd, kind, span))
-    };
     let found = guarded(|| {
-        let all = table::all_with_numbers().into_iter();
-        let mut locked: Vec<_> = all
-            .filter(|(_, open)| open.has_own_locks.load(Relaxed))
-            .collect();
-        locked.dedup_by(|one, other| Arc::ptr_eq(&one.1, &other.1));
-        let locks: Vec<_> = locked.into_iter().flat_map(of).collect();
-        match locks.is_empty() {
-            true => Ok(None),
-            false => Ok(Some(pipe().map(|(ready, taking)| Carried {
-                locks,
-                ready,
-                taking,
-            })?)),
-        }
+        let mut all = table::all_with_numbers();
+        all.dedup_by(|one, other| Arc::ptr_eq(&one.1, &other.1));
+        let handed = all
+            .iter()
+            .flat_map(|(fd, open)| handed_of(*fd, open, false));
+        Ok(handed.collect())
     });
-    found.unwrap_or(None)
+    found.unwrap_or_default()
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
-    let mut ends = [0; 2];
-    // SAFETY: fills the two numbers.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-        return Err(errno(crate::call::get_errno()));
+impl Pipe {
+    fn new() -> Option<Pipe> {
+        let mut ends = [0; 2];
+        // SAFETY: fills the two numbers.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+            return None;
+        }
+        // SAFETY: they were just made.
+        let [ready, taking] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let ready = own::take(Box::new(ready)).ok()?;
+        Some(Pipe { ready, taking })
     }
-    // SAFETY: they were just made.
-    let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-    Ok((own(ends[0]), own(ends[1])))
 }
 
 impl Carried {
-    /// In the child. What cannot be had is not there: the parent has it still.
+    /// While all gates are closed: a fork of another thread would take the pipe along.
+    pub fn new(locks: Vec<Handed>) -> Carried {
+        let pipe = Pipe::new();
+        Carried { locks, pipe }
+    }
+
+    /// In the child, which has no descriptors of our own any more.
     pub fn take(self) {
         let _ = guarded(|| {
-            drop(self.ready);
-            for (fd, kind, span) in &self.locks {
-                let Some(open) = table::get(*fd) else {
-                    continue;
-                };
-                let owner = description_owner(&open);
-                if open.file()?.lock(owner, *kind, *span)? == LockStatus::Success {
-                    taken(&open, false);
-                }
-            }
-            drop(self.taking);
+            let taking = self.pipe.map(|pipe| {
+                std::mem::forget(pipe.ready);
+                pipe.taking
+            });
+            take_all(&self.locks);
+            drop(taking);
             Ok(())
         });
     }
 
-    /// In the parent: if it closed the file now, nobody might have the lock for a moment.
+    /// In the parent, while all gates are closed.
+    pub fn given(self) -> Option<Given> {
+        self.pipe.map(|pipe| Given(pipe.ready))
+    }
+}
+
+/// What a child is taking.
+pub struct Given(Own);
+
+impl Given {
+    /// If the parent closed the file now, nobody might have the lock for a moment.
     pub fn wait(self) {
         let _ = guarded(|| {
-            drop(self.taking);
             let mut ready = libc::pollfd {
-                fd: self.ready.as_raw_fd(),
+                fd: self.0.as_fd().as_raw_fd(),
                 events: libc::POLLIN,
                 revents: 0,
             };
             // SAFETY: one structure. All signals are blocked.
             unsafe { libc::poll(&mut ready, 1, CARRIED_MAX) };
-            drop(self.ready);
+            drop(self.0);
             Ok(())
         });
     }

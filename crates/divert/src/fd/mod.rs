@@ -4,11 +4,13 @@ mod carry;
 mod closing;
 mod control;
 mod locks;
+mod note;
 mod opening;
 
 pub use carry::{over_exec, take_over};
 pub use control::appends;
 pub use locks::{Carried, carried, has_locks, release_all};
+pub use note::Handed;
 pub use opening::{is_exclusive, open_for_another};
 
 use crate::{stdio, world};

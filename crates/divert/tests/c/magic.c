@@ -63,6 +63,27 @@ static void look(const char *name)
     shown(name);
 }
 
+/* The working directory by its name. */
+static void here(void)
+{
+    struct stat one, other;
+    char path[PATH_MAX] = "", own[100];
+    shown("/proc/self/cwd/seven");
+    shown("/proc/thread-self/cwd/./seven");
+    shown("/proc/self/cwd/none");
+    snprintf(own, sizeof own, "/proc/%d/cwd/seven", getpid());
+    FILE *file = fopen(own, "r");
+    show("by number", file);
+    printf("stat %s", why(stat("/proc/self/cwd", &one)));
+    printf(" %d", stat(".", &other) == 0 && one.st_ino == other.st_ino && one.st_dev == other.st_dev);
+    printf(" lstat %s %d\n", why(lstat("/proc/self/cwd", &one)), S_ISLNK(one.st_mode));
+    printf("real %s", why(realpath("/proc/self/cwd", path) == NULL));
+    printf(" %s\n", path);
+    printf("mkdir %s, ", why(mkdir("/proc/self/cwd/made", 0755)));
+    printf("rmdir %s\n", why(rmdir("made")));
+    printf("unlink %s\n", why(unlink("/proc/self/cwd/none")));
+}
+
 static void walk(void)
 {
     struct dirent *entry;
@@ -84,6 +105,7 @@ static void walk(void)
     printf(" %s\n", getcwd(path, sizeof path));
     shown("seven");
     printf("chdir %s\n", why(chdir("/dev/fd/7")));
+    here();
 }
 
 int main(int argc, char **argv)

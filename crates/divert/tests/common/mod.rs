@@ -7,8 +7,10 @@ use presagio_forward::switchboard::{Forwarded, Serving, Switchboard, VARIABLE};
 use presagio_forward::{Address, Options};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What is forwarded: nothing is there in truth.
@@ -17,40 +19,69 @@ pub const PREFIX: &str = "/presagio-far";
 /// No program of a test takes longer.
 const LATE: Duration = Duration::from_secs(120);
 
-/// A node, a switchboard and room.
+/// A node or several, a switchboard and room.
 pub struct Site {
     room: tempfile::TempDir,
-    node: Child,
+    nodes: Vec<(Child, &'static str)>,
     switchboard: String,
     _serving: Serving,
 }
 
 impl Site {
     pub fn new() -> Site {
-        Site::reached_by("socket")
+        Site::reached_by(&["socket"], &["socket"])
+    }
+
+    /// One with two nodes: each process takes one of them, by chance.
+    pub fn with_two_nodes() -> Site {
+        let sockets = ["socket", "socket2"];
+        Site::reached_by(&sockets, &sockets)
     }
 
     /// One whose node answers reads with half of what was asked for, wherever the file ends.
     pub fn with_short_reads() -> Site {
-        let site = Site::reached_by("relay");
+        Site::relayed(|frame| frame, halved)
+    }
+
+    /// One that notes the fid of each request to make a file durable.
+    pub fn with_noted_syncs() -> (Site, Arc<Mutex<Vec<u32>>>) {
+        let noted: Arc<Mutex<Vec<u32>>> = Arc::default();
+        let notes = noted.clone();
+        let note = move |frame: Vec<u8>| {
+            notes.lock().unwrap().extend(synced_fid(&frame));
+            frame
+        };
+        (Site::relayed(note, |frame| frame), noted)
+    }
+
+    /// One that passes on what becomes of each message.
+    fn relayed(
+        request: impl Fn(Vec<u8>) -> Vec<u8> + Clone + Send + 'static,
+        reply: impl Fn(Vec<u8>) -> Vec<u8> + Clone + Send + 'static,
+    ) -> Site {
+        let site = Site::reached_by(&["socket"], &["relay"]);
         let listener = UnixListener::bind(site.room().join("relay")).unwrap();
         let node = site.room().join("socket");
         std::thread::spawn(move || {
-            for client in listener.incoming() {
-                relay(client.unwrap(), UnixStream::connect(&node).unwrap());
+            for client in listener.incoming().map(Result::unwrap) {
+                let node = UnixStream::connect(&node).unwrap();
+                let (back, forth) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+                relay(client, node, request.clone());
+                relay(back, forth, reply.clone());
             }
         });
         site
     }
 
-    fn reached_by(socket: &str) -> Site {
+    fn reached_by(nodes: &[&'static str], dialled: &[&str]) -> Site {
         let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["export", "plain", "shadows"] {
             std::fs::create_dir(room.path().join(name)).unwrap();
         }
-        let node = start_node(room.path());
-        let socket = Address::Unix(room.path().join(socket));
-        let mut options = Options::new(vec![socket]);
+        let start = |socket: &&'static str| (start_node(room.path(), socket), *socket);
+        let nodes = nodes.iter().map(start).collect();
+        let address = |socket: &&str| Address::Unix(room.path().join(socket));
+        let mut options = Options::new(dialled.iter().map(address).collect());
         options.patience = Duration::from_secs(20);
         options.owners = Some(presagio_forward::Instance::draw().unwrap());
         let forwarded = Forwarded {
@@ -61,7 +92,7 @@ impl Site {
         let name = switchboard.name().to_owned();
         Site {
             room,
-            node,
+            nodes,
             switchboard: name,
             _serving: switchboard.serve().unwrap(),
         }
@@ -81,14 +112,18 @@ impl Site {
         self.room.path()
     }
 
-    /// The node as by `kill -9`.
+    /// The nodes as by `kill -9`.
     pub fn kill_node(&mut self) {
-        self.node.kill().unwrap();
-        self.node.wait().unwrap();
+        for (node, _) in &mut self.nodes {
+            node.kill().unwrap();
+            node.wait().unwrap();
+        }
     }
 
     pub fn start_node(&mut self) {
-        self.node = start_node(self.room.path());
+        for (node, socket) in &mut self.nodes {
+            *node = start_node(self.room.path(), socket);
+        }
     }
 
     /// What a program has to know.
@@ -105,19 +140,29 @@ impl Site {
             .env("LD_PRELOAD", library())
             .env(VARIABLE, self.forwarded())
             .env("LC_ALL", "C")
-            .stdin(Stdio::null());
+            .stdin(Stdio::null())
+            .process_group(0);
         command
     }
 
     /// Compiles a program of `tests/c`.
     pub fn compile(&self, source: &str) -> PathBuf {
+        self.compile_with(&["-O1"], source)
+    }
+
+    /// A library.
+    pub fn compile_library(&self, source: &str) -> PathBuf {
+        self.compile_with(&["-O1", "-shared", "-fPIC"], source)
+    }
+
+    fn compile_with(&self, flags: &[&str], source: &str) -> PathBuf {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/c")
             .join(source);
         let program = self.room.path().join(source.trim_end_matches(".c"));
         let mut gcc = Command::new("gcc");
-        gcc.args(["-O1", "-Wall", "-Werror", "-D_GNU_SOURCE", "-pthread", "-o"]);
-        succeed(gcc.arg(&program).arg(file));
+        gcc.args(["-Wall", "-Werror", "-D_GNU_SOURCE", "-pthread", "-o"]);
+        succeed(gcc.arg(&program).args(flags).arg(file));
         program
     }
 
@@ -154,8 +199,10 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = self.node.kill();
-        let _ = self.node.wait();
+        for (node, _) in &mut self.nodes {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
     }
 }
 
@@ -190,8 +237,8 @@ pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
-fn start_node(room: &Path) -> Child {
-    let socket = room.join("socket");
+fn start_node(room: &Path, socket: &str) -> Child {
+    let socket = room.join(socket);
     let _ = std::fs::remove_file(&socket);
     let mut child = Command::new(beside("examples/divert_node"))
         .arg(room.join("export"))
@@ -208,31 +255,36 @@ fn start_node(room: &Path) -> Child {
     child
 }
 
-/// Passes on what a client and a node say, and halves the data of replies to reads.
-fn relay(client: UnixStream, node: UnixStream) {
-    let (mut asked, mut asks) = (node.try_clone().unwrap(), client.try_clone().unwrap());
+/// Passes on what one says to the other, until either is gone.
+fn relay(
+    mut from: UnixStream,
+    mut to: UnixStream,
+    change: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
+) {
     std::thread::spawn(move || {
-        let _ = std::io::copy(&mut asks, &mut asked);
-        let _ = asked.shutdown(std::net::Shutdown::Write);
-    });
-    let (mut node, mut client) = (node, client);
-    std::thread::spawn(move || {
-        while let Some(frame) = next_reply(&mut node) {
-            if client.write_all(&halved(frame)).is_err() {
+        while let Some(frame) = next_frame(&mut from) {
+            if to.write_all(&change(frame)).is_err() {
                 break;
             }
         }
-        let _ = client.shutdown(std::net::Shutdown::Both);
+        let _ = to.shutdown(std::net::Shutdown::Both);
     });
 }
 
-fn next_reply(node: &mut UnixStream) -> Option<Vec<u8>> {
+fn next_frame(from: &mut UnixStream) -> Option<Vec<u8>> {
     let mut frame = vec![0; 4];
-    node.read_exact(&mut frame).ok()?;
+    from.read_exact(&mut frame).ok()?;
     let size = u32::from_le_bytes(*frame.first_chunk()?) as usize;
     frame.resize(size, 0);
-    node.read_exact(&mut frame[4..]).ok()?;
+    from.read_exact(&mut frame[4..]).ok()?;
     Some(frame)
+}
+
+/// size\[4\] type\[1\] tag\[2\] fid\[4\] datasync\[4\]
+fn synced_fid(frame: &[u8]) -> Option<u32> {
+    const TFSYNC: u8 = 50;
+    let fid = frame.get(7..)?.first_chunk()?;
+    (frame[4] == TFSYNC).then_some(u32::from_le_bytes(*fid))
 }
 
 /// size\[4\] type\[1\] tag\[2\] count\[4\] data
@@ -266,6 +318,7 @@ pub fn succeed(command: &mut Command) -> Output {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        .process_group(0)
         .spawn()
         .unwrap();
     let output = finish(child, &what);
@@ -279,14 +332,19 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// Waits for a program, which is killed if it takes too long.
+/// Waits for a program that leads a process group, and for whoever else of that has its output. All are killed if it takes
+/// too long.
 pub fn finish(child: Child, what: &str) -> Output {
-    let pid = child.id();
+    finish_within(LATE, child, what)
+}
+
+pub fn finish_within(time: Duration, child: Child, what: &str) -> Output {
+    let group = format!("-{}", child.id());
     let (done, waits) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
-        let late = waits.recv_timeout(LATE).is_err();
+        let late = waits.recv_timeout(time).is_err();
         if late {
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+            let _ = Command::new("kill").args(["-9", "--", &group]).status();
         }
         late
     });

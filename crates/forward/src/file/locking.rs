@@ -4,6 +4,7 @@ use super::{File, reply};
 use crate::link::Link;
 use crate::locks::{Lock, Span};
 use crate::options::Instance;
+use presagio_ninep::client::Error;
 use presagio_ninep::extension::SHARED_OWNER;
 use presagio_ninep::{Errno, LockFlags, LockStatus, LockType, Reply, Request, Text};
 
@@ -41,14 +42,18 @@ impl File {
         }
         let status = held.link.repeat(&[held], |connection| {
             let was = held.place().locks.weaken(&owner, kind, span);
-            let status = held.ask_lock(connection, &lock, LockFlags(0))?;
-            let locks = &mut held.place().locks;
-            match status {
+            let status = held.ask_lock(connection, &lock, LockFlags(0));
+            let mut place = held.place();
+            match &status {
                 // Before anything can be lost: a connection that breaks now takes it along.
-                LockStatus::Success => locks.set(&owner, kind, span),
-                _ => locks.put_back(&was),
+                Ok(LockStatus::Success) => place.locks.set(&owner, kind, span),
+                // Not done, and not on its way. Who has claimed it elsewhere meanwhile has claimed it as it was then.
+                Ok(_) | Err(Error::Server(_) | Error::Full(_)) if held.is_ready(connection) => {
+                    place.locks.put_back(&was);
+                }
+                _ => {}
             }
-            Ok(status)
+            status
         });
         match status? {
             LockStatus::Error => Err(NO_LOCKS),
@@ -114,6 +119,16 @@ impl File {
         let all = place.locks.all().iter();
         let mine = all.filter(|lock| lock.owner == owner);
         mine.map(|lock| (lock.kind, lock.span)).collect()
+    }
+
+    /// Whether locks that were taken through it are lost, and it is of no use any more.
+    pub fn has_lost_lock(&self) -> bool {
+        self.held.is_spoilt_by(Errno::IO)
+    }
+
+    /// The node that we talk to about it, by its index in the list; `None` if that is the last resort.
+    pub fn node(&self) -> Option<usize> {
+        self.held.link.node()
     }
 
     /// The owners of locks that were taken through this open file.

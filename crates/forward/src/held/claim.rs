@@ -132,7 +132,7 @@ impl Held {
             Err(error) => return Err(error),
         }
         let mut place = self.place();
-        let is_known = self.ready_on.load(Ordering::Acquire) == connection.generation;
+        let is_known = self.is_ready(connection);
         let is_spoilt = self.spoilt.load(Ordering::Acquire) != 0;
         let Some(handle) = place.handle.clone().filter(|_| !is_known && !is_spoilt) else {
             return Ok(None);
@@ -158,7 +158,7 @@ impl Held {
 
     pub(super) fn claim_now(&self, connection: &Arc<Connection>) -> Result<(), Error> {
         let mut place = self.place();
-        if self.ready_on.load(Ordering::Acquire) == connection.generation {
+        if self.is_ready(connection) {
             return Ok(());
         }
         if place.moved && std::ptr::eq(place.at.as_ptr(), Arc::as_ptr(connection)) {

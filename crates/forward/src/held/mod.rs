@@ -146,6 +146,15 @@ impl Held {
         self.place().nowhere();
     }
 
+    pub(crate) fn is_spoilt_by(&self, errno: Errno) -> bool {
+        self.spoilt.load(Ordering::Acquire) == errno.0
+    }
+
+    /// Whether the node knows the fid on this connection, and none after it.
+    pub(crate) fn is_ready(&self, connection: &Connection) -> bool {
+        self.ready_on.load(Ordering::Acquire) == connection.generation
+    }
+
     pub(crate) fn spoil(&self, errno: Errno) {
         self.spoilt.store(errno.0, Ordering::Release);
     }
@@ -213,7 +222,7 @@ impl Held {
             0 => {}
             errno => return Err(Error::Server(Errno(errno))),
         }
-        match self.ready_on.load(Ordering::Acquire) == connection.generation {
+        match self.is_ready(connection) {
             true => Ok(()),
             false => self.claim_now(connection),
         }

@@ -17,8 +17,7 @@ mod reconnect;
 mod sequence;
 mod trial;
 
-use connection::Target;
-pub(crate) use connection::{CHECKED, Connection};
+pub(crate) use connection::{CHECKED, Connection, Target};
 pub(crate) use trial::{Deed, next};
 
 use crate::held::{Freed, Held, claim};
@@ -120,6 +119,24 @@ impl Link {
 
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.state).generation
+    }
+
+    /// The node that the connection is with, or the last one was; `None` for the last resort.
+    pub(crate) fn node(&self) -> Option<usize> {
+        let state = lock(&self.state);
+        match state.connection.as_ref().map(|now| now.target) {
+            Some(Target::Node(node)) => Some(node),
+            Some(Target::LastResort) => None,
+            None => state.node,
+        }
+    }
+
+    /// Tries this node first, if none was tried yet.
+    pub(crate) fn prefer(&self, node: usize) {
+        let mut state = lock(&self.state);
+        if state.generation == 0 && self.order.contains(&node) {
+            state.node.get_or_insert(node);
+        }
     }
 
     pub(crate) fn files(&self) -> usize {

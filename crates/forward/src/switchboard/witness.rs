@@ -5,7 +5,7 @@
 //! the other, and each for a short time only: if one cannot be told, the locks end there after their while.
 
 use super::Forwarded;
-use crate::options::{Dial, Instance, Options};
+use crate::options::{Instance, Options};
 use crate::remote::Remote;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
@@ -13,10 +13,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-/// How long telling one node may take.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A process that has locks.
 #[derive(Debug)]
@@ -113,30 +109,9 @@ impl Watch {
     }
 }
 
-/// Tells all nodes of an export: a client may have been at any of them.
 fn tell(options: &Options, instances: &[Instance]) {
-    for node in 0..options.nodes.len() {
-        if let Err(error) = tell_one(options.clone(), node, instances) {
-            tracing::debug!(%error, "a node cannot be told that a program has ended");
-        }
+    match Remote::new(options.clone()) {
+        Ok(remote) => remote.died(geteuid().as_raw(), instances),
+        Err(error) => tracing::debug!(%error, "no node can be told that a program has ended"),
     }
-}
-
-/// One that does not answer is not asked again for the others.
-fn tell_one(mut options: Options, node: usize, instances: &[Instance]) -> io::Result<()> {
-    if let Some(dial) = options.dial.take() {
-        options.dial = Some(Dial(Arc::new(move |_, left| (dial.0)(node, left))));
-    }
-    options.nodes = vec![options.nodes.swap_remove(node)];
-    (options.patience, options.threads) = (Duration::ZERO, false);
-    // That this node is gone does not mean that all are.
-    options.last_resort = None;
-    options.connect_timeout = options.connect_timeout.min(PATIENCE);
-    options.timeout = options.connect_timeout;
-    let remote = Remote::new(options)?;
-    for instance in instances {
-        let told = remote.died(geteuid().as_raw(), *instance);
-        told.map_err(|errno| io::Error::from_raw_os_error(errno.0 as i32))?;
-    }
-    Ok(())
 }

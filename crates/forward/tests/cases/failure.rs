@@ -237,6 +237,26 @@ fn a_lock_that_is_being_given_back_is_not_claimed() {
 }
 
 #[test]
+fn a_lock_that_may_not_be_made_weaker_is_claimed_as_it_is() {
+    let node = Memory::start();
+    let file = root(&node)
+        .create("locked", OpenFlags::WRONLY, 0o644, 0)
+        .unwrap();
+    let me = Owner { process: 1, key: 1 };
+    file.lock(me, LockType::Write, Span::ALL).unwrap();
+    node.world().refuse_locks = Some(Errno::BADF);
+    for weaker in [LockType::Read, LockType::Unlock] {
+        assert_eq!(file.lock(me, weaker, Span::ALL), Err(Errno::BADF));
+        assert_eq!(file.locks_of(me), [(LockType::Write, Span::ALL)]);
+    }
+    node.world().locks.clear();
+    node.break_off();
+    file.write_at(0, b"mine").unwrap();
+    let kinds: Vec<LockType> = node.world().locks.iter().map(|lock| lock.2).collect();
+    assert_eq!(kinds, [LockType::Write]);
+}
+
+#[test]
 fn one_that_could_not_be_given_back_is_gone_and_the_others_are_not() {
     let node = Memory::start();
     let mut options = node.options();

@@ -50,6 +50,8 @@ pub struct World {
     pub locks: Vec<(u64, Vec<u8>, LockType)>,
     /// Locks that were held before are given to somebody else.
     pub steal_locks: bool,
+    /// Locks are refused, but to those who had them before.
+    pub refuse_locks: Option<Errno>,
     /// Connections may not be made.
     pub closed: bool,
     /// Requests of this type are never answered.
@@ -548,6 +550,9 @@ impl Connection {
                 ..
             } => {
                 let (number, client) = (self.at(fid)?, client.bytes());
+                if let (Some(errno), 0) = (world.refuse_locks, flags.0) {
+                    return Err(errno);
+                }
                 Reply::Lock {
                     status: world.lock(number, client, lock_type, flags),
                 }
