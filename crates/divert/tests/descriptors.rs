@@ -5,6 +5,7 @@
 mod common;
 
 use common::{PREFIX, Site, finish, finish_within, succeed};
+use presagio_forward::Spread;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -129,20 +130,24 @@ fn locks_hold_between_processes() {
 
 #[test]
 fn locks_are_handed_on_though_there_are_two_nodes() {
-    let site = Site::with_two_nodes();
-    let printed = site.run("handed.c", &[]);
-    assert_eq!(printed, "forked 12\nexecuted 8\nclosed 8\n");
+    for spread in [Spread::Clients, Spread::Files] {
+        let site = Site::with_two_nodes(spread);
+        let printed = site.run("handed.c", &[]);
+        assert_eq!(printed, "forked 12\nexecuted 8\nclosed 8\n", "{spread:?}");
+    }
 }
 
 #[test]
 fn a_lock_that_cannot_be_handed_on_is_not_lost_in_silence() {
-    let site = Site::with_two_nodes();
-    let room = site.room().display().to_string();
-    let printed = site.run("handed.c", &["hidden", &room]);
-    assert_eq!(
-        printed,
-        "forked: 1 lost, 1 kept\nexecuted: 1 lost, 1 kept\nat home: kept\n"
-    );
+    for spread in [Spread::Clients, Spread::Files] {
+        let site = Site::with_two_nodes(spread);
+        let room = site.room().display().to_string();
+        let printed = site.run("handed.c", &["hidden", &room]);
+        assert_eq!(
+            printed, "forked: 1 lost, 1 kept\nexecuted: 1 lost, 1 kept\nat home: kept\n",
+            "{spread:?}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use presagio_forward::switchboard::{Forwarded, Serving, Switchboard, VARIABLE};
-use presagio_forward::{Address, Options};
+use presagio_forward::{Address, Options, Spread};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -29,13 +29,13 @@ pub struct Site {
 
 impl Site {
     pub fn new() -> Site {
-        Site::reached_by(&["socket"], &["socket"])
+        Site::reached_by(&["socket"], &["socket"], Spread::Clients)
     }
 
-    /// One with two nodes: each process takes one of them, by chance.
-    pub fn with_two_nodes() -> Site {
+    /// One with two nodes: each process takes one of them by chance, or each file is at one of them.
+    pub fn with_two_nodes(spread: Spread) -> Site {
         let sockets = ["socket", "socket2"];
-        Site::reached_by(&sockets, &sockets)
+        Site::reached_by(&sockets, &sockets, spread)
     }
 
     /// One whose node answers reads with half of what was asked for, wherever the file ends.
@@ -59,7 +59,7 @@ impl Site {
         request: impl Fn(Vec<u8>) -> Vec<u8> + Clone + Send + 'static,
         reply: impl Fn(Vec<u8>) -> Vec<u8> + Clone + Send + 'static,
     ) -> Site {
-        let site = Site::reached_by(&["socket"], &["relay"]);
+        let site = Site::reached_by(&["socket"], &["relay"], Spread::Clients);
         let listener = UnixListener::bind(site.room().join("relay")).unwrap();
         let node = site.room().join("socket");
         std::thread::spawn(move || {
@@ -73,7 +73,7 @@ impl Site {
         site
     }
 
-    fn reached_by(nodes: &[&'static str], dialled: &[&str]) -> Site {
+    fn reached_by(nodes: &[&'static str], dialled: &[&str], spread: Spread) -> Site {
         let room = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["export", "plain", "shadows"] {
             std::fs::create_dir(room.path().join(name)).unwrap();
@@ -83,6 +83,7 @@ impl Site {
         let address = |socket: &&str| Address::Unix(room.path().join(socket));
         let mut options = Options::new(dialled.iter().map(address).collect());
         options.patience = Duration::from_secs(20);
+        options.spread = spread;
         options.owners = Some(presagio_forward::Instance::draw().unwrap());
         let forwarded = Forwarded {
             prefix: PREFIX.into(),
