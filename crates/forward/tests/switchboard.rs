@@ -17,7 +17,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
     listen, recv, send, socket_with,
 };
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -298,35 +298,28 @@ fn program_with_lock(switchboard: &str) -> std::process::Child {
     program
 }
 
-/// The node would keep the lock for an hour.
-#[test]
-fn the_locks_of_a_program_that_is_killed_end_with_it() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("locked"), "").unwrap();
-    let mut config = Config::new(directory.path());
+/// A directory with a file to lock, and a node that would keep its locks for an hour.
+fn long_grace(addresses: &[Address], directory: &std::path::Path) -> Node {
+    std::fs::write(directory.join("locked"), "").unwrap();
+    let mut config = Config::new(directory);
     config.grace = Duration::from_secs(3600);
-    let address = Address::Unix(directory.path().join("socket"));
-    let addresses = std::slice::from_ref(&address);
-    let _node = Node::start(config, Arc::new(Directory), addresses, false).unwrap();
-    let one = || Forwarded {
-        prefix: b"/far".to_vec(),
-        options: Options::new(vec![address.clone()]),
-    };
-    let remote = Remote::new(Options::new(vec![address.clone()])).unwrap();
-    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
-    let file = root.walk("locked").unwrap().open(OpenFlags::RDWR).unwrap();
+    Node::start(config, Arc::new(Directory), addresses, false).unwrap()
+}
+
+/// That the lock of a program that is killed can be had through `file`, while the switchboard serves; and that of one that
+/// is killed just before that ends.
+fn locks_end(one: &Forwarded, file: &File) {
     let late = Instant::now() + Duration::from_secs(60);
-    // While the switchboard serves; and one that is killed just before that ends.
     for ends_first in [false, true] {
-        let switchboard = Switchboard::open(vec![one()]).unwrap();
+        let switchboard = Switchboard::open(vec![one.clone()]).unwrap();
         let name = switchboard.name().to_owned();
         let serving = switchboard.serve().unwrap();
         let mut program = program_with_lock(&name);
-        assert_eq!(taken(&file, 2), LockStatus::Blocked);
+        assert_eq!(taken(file, 2), LockStatus::Blocked);
         program.kill().unwrap();
         program.wait().unwrap();
         let serving = (!ends_first).then_some(serving);
-        while taken(&file, 2) != LockStatus::Success {
+        while taken(file, 2) != LockStatus::Success {
             assert!(Instant::now() < late, "the dead have it: {ends_first}");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -334,4 +327,57 @@ fn the_locks_of_a_program_that_is_killed_end_with_it() {
         file.lock(owner, LockType::Unlock, Span::ALL).unwrap();
         drop(serving);
     }
+}
+
+fn opened(options: Options) -> File {
+    let remote = Remote::new(options).unwrap();
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    root.walk("locked").unwrap().open(OpenFlags::RDWR).unwrap()
+}
+
+#[test]
+fn the_locks_of_a_program_that_is_killed_end_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = Address::Unix(directory.path().join("socket"));
+    let _node = long_grace(std::slice::from_ref(&address), directory.path());
+    let options = Options::new(vec![address]);
+    let one = Forwarded {
+        prefix: b"/far".to_vec(),
+        options: options.clone(),
+    };
+    locks_end(&one, &opened(options));
+}
+
+/// A node without an address.
+struct Beside(Node);
+
+impl Resort for Beside {
+    fn connect(self: Arc<Self>) -> io::Result<Connected> {
+        let (ours, theirs) = UnixStream::pair()?;
+        self.0.adopt(theirs)?;
+        Ok(Box::new(ours))
+    }
+
+    fn is_used(&self) -> bool {
+        true
+    }
+
+    fn visit(self: Arc<Self>) -> io::Result<Option<Connected>> {
+        self.connect().map(Some)
+    }
+}
+
+#[test]
+fn locks_that_were_had_around_the_nodes_end_with_a_program_that_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let around = Arc::new(Beside(long_grace(&[], directory.path())));
+    // There is no such node.
+    let mut options = Options::new(vec![Address::Unix(directory.path().join("none"))]);
+    options.last_resort = Some(LastResort(around));
+    let one = Forwarded {
+        prefix: b"/far".to_vec(),
+        options: options.clone(),
+    };
+    options.threads = false;
+    locks_end(&one, &opened(options));
 }

@@ -5,9 +5,10 @@
 //! the other, and each for a short time only: if one cannot be told, the locks end there after their while.
 
 use super::Forwarded;
-use crate::options::{Dial, Instance, Options};
+use crate::options::{Dial, Instance, LastResort, Options};
 use crate::remote::Remote;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -113,21 +114,47 @@ impl Watch {
     }
 }
 
-/// Tells all nodes of an export: a client may have been at any of them.
+/// Tells all nodes of an export, and what is there in their place: a client may have been at any of them.
 fn tell(options: &Options, instances: &[Instance]) {
-    for node in 0..options.nodes.len() {
-        if let Err(error) = tell_one(options.clone(), node, instances) {
-            tracing::debug!(%error, "a node cannot be told that a program has ended");
-        }
+    let resort = options.last_resort.as_ref();
+    let mut told: Vec<io::Result<()>> = (0..options.nodes.len())
+        .map(|node| tell_node(options.clone(), node, instances))
+        .collect();
+    told.extend(resort.map(|resort| tell_resort(options.clone(), resort, instances)));
+    for error in told.into_iter().filter_map(Result::err) {
+        tracing::debug!(%error, "a node cannot be told that a program has ended");
     }
 }
 
-/// One that does not answer is not asked again for the others.
-fn tell_one(mut options: Options, node: usize, instances: &[Instance]) -> io::Result<()> {
+fn tell_node(mut options: Options, node: usize, instances: &[Instance]) -> io::Result<()> {
     if let Some(dial) = options.dial.take() {
         options.dial = Some(Dial(Arc::new(move |_, left| (dial.0)(node, left))));
     }
     options.nodes = vec![options.nodes.swap_remove(node)];
+    tell_one(options, instances)
+}
+
+/// It is not begun for that.
+fn tell_resort(
+    mut options: Options,
+    resort: &LastResort,
+    instances: &[Instance],
+) -> io::Result<()> {
+    let Some(socket) = resort.0.clone().visit()? else {
+        return Ok(());
+    };
+    let once = Mutex::new(Some(socket));
+    let dial = move |_, _| {
+        let mut once = once.lock().unwrap_or_else(PoisonError::into_inner);
+        once.take().ok_or_else(|| Errno::CONNREFUSED.into())
+    };
+    options.dial = Some(Dial(Arc::new(dial)));
+    options.nodes.truncate(1);
+    tell_one(options, instances)
+}
+
+/// One that does not answer is not asked again for the others.
+fn tell_one(mut options: Options, instances: &[Instance]) -> io::Result<()> {
     (options.patience, options.threads) = (Duration::ZERO, false);
     // That this node is gone does not mean that all are.
     options.last_resort = None;
