@@ -7,9 +7,11 @@ use crate::failure::failure;
 use crate::sched::compare::policy_names;
 use crate::size::Size;
 use presagio_core::Nanos;
-use presagio_ionode::{Address, Config, Node, TcpProof, TlsFiles};
+use presagio_ionode::{Address, Config, Node, StartError, TcpProof, TlsFiles};
 use presagio_sched::{PolicyKind, Settings};
 use serde_json::json;
+use std::io::ErrorKind;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,8 +57,9 @@ pub struct Args {
     /// Where to listen: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
-    /// Where to be told what to do: a Unix socket [default: that of the first --listen, and .control]
-    #[arg(long, value_name = "unix:PATH")]
+    /// Where to be told what to do, and asked for its status: a Unix socket, since only that takes orders [default: the
+    /// first of --listen that is one, with .control behind it; with none, no orders]
+    #[arg(long, value_name = "unix:PATH", value_parser = unix_socket)]
     control: Option<Address>,
     /// Where Prometheus reads, for example tcp:127.0.0.1:9640 (and /metrics); also /status
     #[arg(long, value_name = "ADDRESS")]
@@ -66,7 +69,7 @@ pub struct Args {
     policy: PolicyKind,
     /// Requests that the storage gets at a time; the others wait in the scheduler
     #[arg(long, value_name = "N")]
-    depth: Option<usize>,
+    depth: Option<NonZeroUsize>,
     /// The number of this node among those that share the storage, from 0: TWINS starts on another server in each
     #[arg(long, value_name = "N", default_value_t = 0)]
     node_id: u32,
@@ -74,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
     /// How long TWINS serves one data server, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 1000)]
+    #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     window: u64,
     #[command(flatten)]
     storage: storage::Args,
@@ -147,6 +150,17 @@ enum Auth {
     Munge,
 }
 
+/// An address that takes orders.
+fn unix_socket(text: &str) -> Result<Address, String> {
+    match text.parse::<Address>() {
+        Ok(address @ Address::Unix(_)) => Ok(address),
+        Ok(Address::Tcp(_)) => {
+            Err("orders are taken on a Unix socket only: write unix:PATH".into())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Three paths with commas between them.
 fn tls_files(text: &str) -> Result<TlsFiles, String> {
     let paths: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
@@ -180,7 +194,7 @@ impl Args {
         config.settings = Settings::new(self.policy);
         config.settings.twins_node = first_server(self.node_id, self.nodes, servers);
         config.settings.twins_window = Nanos::from_micros(self.window);
-        config.depth = self.depth;
+        config.depth = self.depth.map(NonZeroUsize::get);
         config.read_only = self.read_only;
         config.memory_max = self.memory.0 as usize;
         config.grace = crate::nodes::seconds(self.grace, "--grace")?;
@@ -260,6 +274,21 @@ pub fn more_descriptors() {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
 }
 
+/// What to do about a node that cannot start.
+fn advice(error: &StartError) -> &'static str {
+    match error {
+        StartError::Export { .. } => "name a directory that is there, and that this user may read",
+        StartError::Listen { error, .. } => match error.kind() {
+            ErrorKind::PermissionDenied => {
+                "use a socket that you may make; over TCP let clients prove who they are, with --auth munge or --tls, or give --trust-network"
+            }
+            ErrorKind::AddrInUse => "is a node running there already?",
+            _ => "name an address of this machine, or a socket in a directory that is there",
+        },
+        _ => "see presagio help ionode",
+    }
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(order) = &args.order {
         return order.run();
@@ -272,18 +301,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     rustix::process::umask(rustix::fs::Mode::empty());
     more_descriptors();
     let storage = args.storage.open(export)?;
-    let cannot = |error: &dyn std::fmt::Display| {
-        failure("the node cannot start", error, "see presagio help ionode")
-    };
+    let cannot = |error: StartError| failure("the node cannot start", &error, advice(&error));
     let config = args.config(export, storage.servers())?;
-    let mut node = Node::start(config, storage, &args.listen, args.trust_network)
-        .map_err(|error| cannot(&error))?;
+    let mut node =
+        Node::start(config, storage, &args.listen, args.trust_network).map_err(cannot)?;
     for address in args.control().iter().chain(&args.metrics) {
-        let at = node.open_window(address).map_err(|error| cannot(&error))?;
+        let at = node.open_window(address).map_err(cannot)?;
         args.say(&format!("status on {at}"));
     }
     if let Some(trace) = &args.foresight {
-        let taken = node.foresee(trace)?;
+        let cannot = |error| {
+            failure(
+                "nothing can be foreseen",
+                error,
+                "name a trace that is there",
+            )
+        };
+        let taken = node.foresee(trace).map_err(cannot)?;
         args.say(&format!("{taken} requests are foreseen"));
     }
     if let Some(trace) = &args.record {

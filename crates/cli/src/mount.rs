@@ -1,8 +1,8 @@
 //! `presagio mount`: the files of I/O nodes for any program, through FUSE.
 
-use crate::direct::{has_bytes, last_resort};
+use crate::direct::{Local, last_resort, look_at};
 use crate::failure::failure;
-use crate::nodes::{Reach, seconds};
+use crate::nodes::{Reach, answers, seconds};
 use presagio_forward::{Address, mount};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,7 +62,14 @@ impl Args {
             .reach
             .options(Address::list(&self.nodes)?, "presagio mount")?;
         if let Some(dir) = &self.direct {
-            has_bytes(dir, "--direct")?;
+            let found = match look_at(dir, "--direct")? {
+                Local::There => "",
+                Local::Missing => "is no directory yet",
+                Local::Silent => "does not answer now",
+            };
+            if !found.is_empty() {
+                eprintln!("presagio mount: --direct {} {found}", dir.display());
+            }
             remote.last_resort = Some(last_resort(dir));
         }
         let mut options = mount::Options::new(remote);
@@ -82,7 +89,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     crate::ionode::more_descriptors();
     let (nodes, dir) = (args.nodes.clone(), args.dir.clone());
     let ready = || eprintln!("presagio mount: {nodes} on {}", dir.display());
-    mount::run(args.options()?, &args.dir, ready).map_err(|cause| {
+    let options = args.options()?;
+    if let Err(why) = answers(&options.remote) {
+        let patience = args.reach.patience();
+        eprintln!("presagio mount: no node answers yet ({why}); waiting for {patience} s");
+    }
+    mount::run(options, &args.dir, ready).map_err(|cause| {
         let what = format!("cannot mount {} on {}", args.nodes, args.dir.display());
         failure(
             what,

@@ -1,7 +1,8 @@
 //! How I/O nodes are reached, for `presagio mount` and `presagio run --forward` alike.
 
 use crate::failure::failure;
-use presagio_forward::{Address, Credential, Identity, Options, Spread};
+use presagio_forward::{Address, Credential, Identity, Options, Remote, Spread};
+use presagio_ninep::Errno;
 use presagio_ninep::client::TlsIdentity;
 use presagio_ninep::session::munge;
 use std::path::PathBuf;
@@ -50,6 +51,11 @@ pub fn seconds(value: f64, name: &str) -> anyhow::Result<Duration> {
 }
 
 impl Reach {
+    /// Seconds for which programs wait for a node.
+    pub fn patience(&self) -> f64 {
+        self.patience
+    }
+
     /// How these nodes are to be reached, on behalf of `program`.
     pub fn options(&self, nodes: Vec<Address>, program: &str) -> anyhow::Result<Options> {
         let mut options = Options::new(nodes);
@@ -79,4 +85,35 @@ impl Reach {
         })?;
         Ok(Some(identity))
     }
+}
+
+/// That one of the nodes can be reached, and lets us in; else why none does.
+pub fn answers(options: &Options) -> Result<(), String> {
+    let mut said = Vec::new();
+    for (index, node) in options.nodes.iter().enumerate() {
+        match attempt(options, index) {
+            Ok(()) => return Ok(()),
+            Err(why) => said.push(format!("{node}: {why}")),
+        }
+    }
+    Err(said.join(", "))
+}
+
+/// One attempt with one node.
+pub fn attempt(options: &Options, node: usize) -> Result<(), String> {
+    let mut options = options.clone();
+    options.nodes = vec![options.nodes.swap_remove(node)];
+    options.last_resort = None;
+    // Nobody waits for one that is not there; and no thread may be left when this process forks.
+    (options.patience, options.threads) = (Duration::ZERO, false);
+    options.timeout = options.connect_timeout;
+    let remote = Remote::new(options).map_err(|error| error.to_string())?;
+    let uid = rustix::process::geteuid().as_raw();
+    remote.root(uid).map(drop).map_err(|errno| {
+        let why = remote.last_error();
+        match errno {
+            Errno::IO | Errno::ACCES if !why.is_empty() => why,
+            errno => errno.to_string(),
+        }
+    })
 }

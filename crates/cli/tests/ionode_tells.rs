@@ -4,7 +4,7 @@ mod common;
 
 use common::apart::apart;
 use common::nodes::{Mounted, Node, pattern, until};
-use common::{TempDir, library, presagio_ok, program};
+use common::{TempDir, library, presagio, presagio_ok, program};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -127,4 +127,70 @@ fn refused(socket: &Path) {
         uid: 0,
     };
     assert!(client.call(attach).is_err());
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
+    let dir = TempDir::new("tells-frozen");
+    let node = export(Path::new(dir.path()));
+    let control = format!("{}.control", node.at.text());
+    let answers = || presagio(&["ionode", "status", &control]).code == Some(0);
+    until("it answers", answers);
+    node.freeze();
+    let mut status = Command::new("timeout");
+    status.args(["60", program(), "ionode", "status", &control]);
+    let said = status.output().unwrap();
+    node.thaw();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.status.code(), Some(2), "{err}");
+    assert!(err.contains("no answer within"), "{err}");
+}
+
+#[test]
+fn what_a_node_or_mount_cannot_do_is_said_with_what_to_do() {
+    let dir = TempDir::new("tells-wrong");
+    let path = |name: &str| format!("{}/{name}", dir.path());
+    fs::create_dir(path("export")).unwrap();
+    fs::write(path("file"), "").unwrap();
+    let (export, socket) = (path("export"), format!("unix:{}", path("socket")));
+    let node = ["ionode", "--export", &export, "--listen"];
+    let cases: &[(&[&str], &[&str])] = &[
+        (
+            &["tcp:0.0.0.0:0"],
+            &["other machines", "--auth munge or --tls", "--trust-network"],
+        ),
+        (&["unix:/no/such/socket"], &["a directory that is there"]),
+        (&[&socket, "--depth", "0"], &["--depth"]),
+        (&[&socket, "--window", "0"], &["--window"]),
+        (&[&socket, "--control", "tcp:127.0.0.1:0"], &["unix:PATH"]),
+        (
+            &[&socket, "--foresight", "/no/such/trace"],
+            &["/no/such/trace", "name a trace"],
+        ),
+    ];
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let said = presagio(arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.err);
+        for word in words {
+            assert!(said.err.contains(word), "{arguments:?}: {}", said.err);
+        }
+    };
+    for (arguments, words) in cases {
+        refused(&[&node, *arguments].concat(), words);
+    }
+    refused(
+        &["ionode", "--export", "/no/such/place", "--listen", &socket],
+        &["a directory that is there"],
+    );
+    let mount = ["mount", &socket, "--patience", "0.1"];
+    let waits = ["no node answers yet", &socket, "waiting for 0.1 s"];
+    refused(&[&mount[..], &[&export]].concat(), &waits);
+    refused(
+        &[&mount[..], &[&path("file")]].concat(),
+        &["not a directory"],
+    );
+    refused(
+        &[&mount[..], &[&export, "--direct", "/no/such/place"]].concat(),
+        &["/no/such/place is no directory yet"],
+    );
 }

@@ -95,6 +95,14 @@ pub trait Resort: Send + Sync {
     fn is_used(&self) -> bool {
         false
     }
+
+    /// A connection to it if it is in use already, for whoever has something to tell those who are asked there.
+    fn visit(self: Arc<Self>) -> io::Result<Option<Connected>> {
+        match self.is_used() {
+            true => self.connect().map(Some),
+            false => Ok(None),
+        }
+    }
 }
 
 impl<F: Fn() -> io::Result<Connected> + Send + Sync> Resort for F {

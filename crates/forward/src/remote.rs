@@ -3,7 +3,7 @@
 use crate::file::{File, as_it_was};
 use crate::held::{Held, Place};
 use crate::link::{Link, Target};
-use crate::options::{Dial, Instance, Options, Spread};
+use crate::options::{Dial, Instance, LastResort, Options, Spread};
 use crate::preference::preference;
 use presagio_core::{Nanos, Op, Range};
 use presagio_ninep::request::FORESEEN_MAX;
@@ -128,15 +128,10 @@ impl Remote {
             }
         }
         let resort = options.last_resort.as_ref();
-        if resort.is_some_and(|resort| resort.0.is_used()) && !told.contains(&Target::LastResort) {
-            let mut options = Options::clone(options);
-            // The resort is what is left when no node can be had.
-            options.dial = Some(Dial(Arc::new(|_, _| {
-                Err(io::ErrorKind::ConnectionRefused.into())
-            })));
-            if let Err(error) = tell(options, uid, clients) {
-                tracing::debug!(%error, "the last resort cannot be told that a client is dead");
-            }
+        let resort = resort.filter(|_| !told.contains(&Target::LastResort));
+        let told = resort.map(|resort| tell_resort(Options::clone(options), resort, uid, clients));
+        if let Some(Err(error)) = told {
+            tracing::debug!(%error, "the last resort cannot be told that a client is dead");
         }
     }
 
@@ -225,6 +220,27 @@ fn tell_node(mut options: Options, node: usize, uid: u32, clients: &[Instance]) 
     }
     options.nodes = vec![options.nodes.swap_remove(node)];
     // That this node is gone does not mean that all are.
+    options.last_resort = None;
+    tell(options, uid, clients)
+}
+
+/// The same of what is there in the place of nodes. It is not begun for that.
+fn tell_resort(
+    mut options: Options,
+    resort: &LastResort,
+    uid: u32,
+    clients: &[Instance],
+) -> io::Result<()> {
+    let Some(socket) = resort.0.clone().visit()? else {
+        return Ok(());
+    };
+    let once = Mutex::new(Some(socket));
+    options.dial = Some(Dial(Arc::new(move |_, _| {
+        let mut once = once.lock().unwrap_or_else(PoisonError::into_inner);
+        once.take()
+            .ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+    })));
+    options.nodes.truncate(1);
     options.last_resort = None;
     tell(options, uid, clients)
 }

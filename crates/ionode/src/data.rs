@@ -27,7 +27,7 @@ use presagio_sched::{Batch, Part, Ticket};
 use presagio_storage::Piece;
 use slab::Slab;
 use smallvec::SmallVec;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Under which kind the pace of writes is kept.
@@ -327,8 +327,11 @@ impl Data {
 
     /// Serves parts of one file.
     fn serve_file(self: &Arc<Self>, mut parts: Parts, op: Op, range: Range) {
-        let is_done = op == Op::Read && self.read_now(&mut parts, range.start());
-        if is_done {
+        let read = match op {
+            Op::Read => self.read_now(&mut parts, range.start()),
+            Op::Write => ReadNow::ByThread,
+        };
+        if let ReadNow::Done = read {
             return self.finish(parts);
         }
         let is_quick = op == Op::Write
@@ -337,7 +340,8 @@ impl Data {
         if is_quick {
             return self.serve_patiently(parts, op);
         }
-        match self.ring && op == Op::Read && parts[0].has_descriptor() {
+        let by_ring = matches!(read, ReadNow::Waits) && self.ring && parts[0].has_descriptor();
+        match by_ring {
             true => {
                 let turner = parts[0].pending.to.turner;
                 self.mail[turner].post(|mail| mail.cold.push(parts));
@@ -383,10 +387,10 @@ impl Data {
         }
     }
 
-    /// Reads what is at hand; true if that was all.
-    fn read_now(&self, parts: &mut Parts, start: u64) -> bool {
+    /// Reads what is at hand.
+    fn read_now(&self, parts: &mut Parts, start: u64) -> ReadNow {
         if self.power.act_on_data(&self.mover).is_err() {
-            return false;
+            return ReadNow::ByThread;
         }
         let (file, object) = parts[0].file();
         let mut room = room_of(parts);
@@ -395,9 +399,13 @@ impl Data {
             Some(Ok(now)) => {
                 drop(room);
                 share(parts, now.bytes);
-                now.end || now.bytes == wanted
+                match now.end || now.bytes == wanted {
+                    true => ReadNow::Done,
+                    false => ReadNow::Waits,
+                }
             }
-            _ => false,
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => ReadNow::Waits,
+            _ => ReadNow::ByThread,
         }
     }
 
@@ -501,6 +509,16 @@ impl Data {
             },
         });
     }
+}
+
+/// What came of reading without waiting.
+enum ReadNow {
+    Done,
+    /// The rest has to come from the device: a ring may wait for it.
+    Waits,
+    /// The file system cannot say that it would wait. Then io_uring only has threads of its own for it; and Linux 6.18 gives the
+    /// last bytes of a file over and over again that way, where FUSE is told to cache nothing (`direct_io`).
+    ByThread,
 }
 
 /// Passes batches on to the loops.

@@ -94,7 +94,7 @@ impl Plain {
         match rustix::io::preadv2(&self.0, to, offset, ReadWriteFlags::NOWAIT) {
             // Not every file system can say that it would wait: there, all reads are patient ones.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                Err(io::ErrorKind::WouldBlock.into())
+                Err(io::ErrorKind::Unsupported.into())
             }
             other => Ok(other?),
         }

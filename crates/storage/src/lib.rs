@@ -128,7 +128,8 @@ pub trait Bytes: Send + Sync {
         self.pieces(range)
     }
 
-    /// Reads from an object what can be had without waiting; `WouldBlock` if nothing can.
+    /// Reads from an object what can be had without waiting; `WouldBlock` if nothing can, `Unsupported` if nobody can tell: then a
+    /// ring is of no use either.
     fn read_now(&self, object: u16, offset: u64, to: &mut [IoSliceMut<'_>]) -> io::Result<Now>;
 
     /// Reads from an object. Fewer bytes than asked for, or none, mean that the *file* ends there: what is missing of an

@@ -2,11 +2,15 @@
 
 use crate::failure::failure;
 use presagio_ionode::Address;
-use std::io::{Read, Write};
+use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long a node may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(clap::Subcommand)]
 pub enum Order {
@@ -86,7 +90,7 @@ impl Order {
         })?;
         match answer {
             (200, body) => {
-                std::io::stdout().write_all(body.as_bytes())?;
+                io::stdout().write_all(body.as_bytes())?;
                 Ok(ExitCode::SUCCESS)
             }
             (_, why) => Err(failure(
@@ -99,23 +103,29 @@ impl Order {
 }
 
 /// One request, one connection.
-pub fn ask(node: &Address, method: &str, target: &str) -> std::io::Result<(u16, String)> {
+pub fn ask(node: &Address, method: &str, target: &str) -> io::Result<(u16, String)> {
     let request = format!("{method} {target} HTTP/1.0\r\nHost: node\r\nContent-Length: 0\r\n\r\n");
     let mut answer = Vec::new();
     match node {
         Address::Unix(path) => {
             let mut stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             stream.write_all(request.as_bytes())?;
-            stream.read_to_end(&mut answer)?;
+            stream.read_to_end(&mut answer)
         }
         Address::Tcp(host) => {
             let mut stream = TcpStream::connect(host)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             stream.write_all(request.as_bytes())?;
-            stream.read_to_end(&mut answer)?;
+            stream.read_to_end(&mut answer)
         }
     }
+    .map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => Error::other(format!("no answer within {PATIENCE:?}")),
+        _ => error,
+    })?;
     let answer = String::from_utf8_lossy(&answer);
-    let malformed = || std::io::Error::other("it does not answer in HTTP");
+    let malformed = || Error::other("it does not answer in HTTP");
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
     let status = head
         .split(' ')

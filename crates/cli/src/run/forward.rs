@@ -5,19 +5,19 @@
 
 use super::library::Preload;
 use super::place::Place;
-use super::supervise::say;
-use crate::direct::{Direct, has_bytes};
+use super::supervise::{is_in_a_hurry, say};
+use crate::direct::{Direct, Local, look_at};
 use crate::failure::failure;
-use crate::nodes::Reach;
+use crate::nodes::{Reach, answers, attempt};
 use presagio_forward::switchboard::{Forwarded, Serving, Switchboard, VARIABLE};
-use presagio_forward::{Address, Instance, LastResort, Options, Remote};
-use presagio_ninep::Errno;
+use presagio_forward::{Address, Instance, LastResort, Options, Resort};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 /// What to forward, and how.
 #[derive(clap::Args, Clone, Debug)]
@@ -56,6 +56,10 @@ struct Request {
 const PLACE: &str = "presagio-forward-";
 const LOCK: &str = "lock";
 
+/// How long the direct ways may take to end, and how often to look whether somebody is in a hurry.
+const END: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(100);
+
 /// All that a command needs whose files are forwarded.
 pub struct Forward {
     switchboard: Switchboard,
@@ -68,7 +72,7 @@ pub struct Forward {
 
 /// What goes on while the command runs.
 pub struct Forwarding {
-    _serving: Serving,
+    serving: Serving,
     _place: Place,
     direct: Vec<(String, Arc<Direct>)>,
 }
@@ -127,7 +131,7 @@ impl Args {
         let (_, dir) = all.find(|(of, _)| of == prefix)?;
         let (after, attempt_max) = (options.patience / 4, options.connect_timeout);
         let options = options.clone();
-        let is_back = move || (0..options.nodes.len()).any(|node| attempt(&options, node).is_ok());
+        let is_back = move || any_answers(&options);
         Some(Arc::new(Direct::until_back(
             dir,
             after,
@@ -144,11 +148,17 @@ impl Args {
                 let advice = "give --forward with the same prefix";
                 return Err(failure(what, "that prefix is not forwarded", advice));
             }
-            if !dir.is_dir() {
-                let advice = "name where the export is mounted on this machine";
-                return Err(failure(what, "that is no directory here", advice));
+            match look_at(dir, "--forward-direct")? {
+                Local::There => {}
+                Local::Missing => {
+                    let advice = "name where the export is mounted on this machine";
+                    return Err(failure(what, "that is no directory here", advice));
+                }
+                Local::Silent => say(&format!(
+                    "presagio: {} does not answer now\n",
+                    dir.display()
+                )),
             }
-            has_bytes(dir, "--forward-direct")?;
         }
         Ok(())
     }
@@ -173,8 +183,11 @@ impl Args {
 impl Forward {
     /// Lets programs reach the nodes from here on.
     pub fn begin(self) -> io::Result<Forwarding> {
+        for (_, way) in self.direct.iter().filter(|(_, way)| way.is_used()) {
+            way.watch()?;
+        }
         Ok(Forwarding {
-            _serving: self.switchboard.serve()?,
+            serving: self.switchboard.serve()?,
             _place: self.place,
             direct: self.direct,
         })
@@ -194,16 +207,28 @@ impl Forward {
 }
 
 impl Forwarding {
-    /// The command is over: says what went around the nodes.
+    /// The command is over: says what went around the nodes. A directory that hangs is not waited for.
     pub fn end(self) {
-        for (prefix, way) in &self.direct {
+        // Whoever was used instead of the nodes is still told which programs are dead.
+        drop(self.serving);
+        let ends = self.direct.iter().map(|(prefix, way)| {
             if way.was_used() {
                 say(&format!(
                     "presagio: while no node could be reached, {prefix} was served from {} directly\n",
                     way.dir().display()
                 ));
             }
-            way.end();
+            (way.dir(), way.end())
+        });
+        let (ends, late): (Vec<_>, _) = (ends.collect(), Instant::now() + END);
+        for (dir, end) in ends {
+            while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
+                if Instant::now() > late || is_in_a_hurry() {
+                    let dir = dir.display();
+                    say(&format!("presagio: {dir} does not answer, and is left\n"));
+                    break;
+                }
+            }
         }
     }
 }
@@ -293,33 +318,24 @@ fn sorted(mut requests: Vec<Request>) -> anyhow::Result<Vec<Request>> {
 
 /// That one of the nodes can be reached, and lets us in.
 fn check(prefix: &str, options: &Options) -> anyhow::Result<()> {
-    let mut said = Vec::new();
-    for (index, node) in options.nodes.iter().enumerate() {
-        match attempt(options, index) {
-            Ok(()) => return Ok(()),
-            Err(why) => said.push(format!("{node}: {why}")),
-        }
-    }
-    let what = format!("cannot forward {prefix}");
-    let advice = "is `presagio ionode` running there, and does it let you in?";
-    Err(failure(what, said.join(", "), advice))
+    answers(options).map_err(|why| {
+        let what = format!("cannot forward {prefix}");
+        let advice = "is `presagio ionode` running there, and does it let you in?";
+        failure(what, why, advice)
+    })
 }
 
-/// One attempt with one node.
-fn attempt(options: &Options, node: usize) -> Result<(), String> {
-    let mut options = options.clone();
-    options.nodes = vec![options.nodes.swap_remove(node)];
-    // Nobody waits for one that is not there; and no thread may be left when this process forks.
-    (options.patience, options.threads) = (Duration::ZERO, false);
-    options.timeout = options.connect_timeout;
-    let remote = Remote::new(options).map_err(|error| error.to_string())?;
-    let uid = rustix::process::geteuid().as_raw();
-    remote.root(uid).map(drop).map_err(|errno| {
-        let why = remote.last_error();
-        match errno {
-            Errno::IO | Errno::ACCES if !why.is_empty() => why,
-            errno => errno.to_string(),
-        }
+/// Whether any of the nodes can be reached: all are asked at the same time.
+fn any_answers(options: &Options) -> bool {
+    std::thread::scope(|scope| {
+        let ask = |node| {
+            let thread = std::thread::Builder::new();
+            thread.spawn_scoped(scope, move || attempt(options, node).is_ok())
+        };
+        let all: Vec<_> = (0..options.nodes.len()).map(ask).collect();
+        all.into_iter()
+            .flatten()
+            .any(|one| one.join().unwrap_or(false))
     })
 }
 

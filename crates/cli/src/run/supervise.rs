@@ -70,7 +70,7 @@ pub fn supervise(
     };
     // A pipe must close when the command closes it.
     super::manager::lead_nowhere();
-    let end = attend(child);
+    let end = attend(child, forwarding.is_some());
     // The manager may have something to tell the nodes to the end.
     say(&summary());
     if let Some(forwarding) = forwarding {
@@ -239,8 +239,9 @@ fn wait(child: libc::pid_t, options: i32) -> News {
     }
 }
 
-/// Passes signals on until the command has ended.
-fn attend(child: libc::pid_t) -> End {
+/// Passes signals on until the command has ended. Who serves others meanwhile does not stop because the command alone was stopped
+/// (with SIGSTOP, which no terminal sends): its children go on, and need their way to the nodes.
+fn attend(child: libc::pid_t, serves_others: bool) -> End {
     loop {
         let (signal, is_for_us_alone) = next_signal();
         if signal != libc::SIGCHLD {
@@ -251,6 +252,7 @@ fn attend(child: libc::pid_t) -> End {
         }
         match wait(child, libc::WNOHANG | libc::WUNTRACED) {
             News::End(end) => return end,
+            News::Stopped(libc::SIGSTOP) if serves_others => {}
             News::Stopped(signal) => {
                 stop(signal);
                 send(child, libc::SIGCONT);
@@ -333,7 +335,7 @@ fn summary(mut stream: UnixStream, patience: Duration) -> io::Result<String> {
 }
 
 /// Whether a signal waits that would end us.
-fn is_in_a_hurry() -> bool {
+pub fn is_in_a_hurry() -> bool {
     // SAFETY: fills the set.
     unsafe {
         let mut waiting: libc::sigset_t = std::mem::zeroed();

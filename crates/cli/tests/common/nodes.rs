@@ -220,6 +220,14 @@ impl Mounted {
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
+
+    pub fn freeze(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.process.signal(Signal::CONT);
+    }
 }
 
 impl Drop for Mounted {

@@ -15,6 +15,7 @@ pub(super) fn clear_dead(dir: &Path) -> io::Result<()> {
         match std::fs::metadata(dir) {
             Err(error) if error.raw_os_error() == Some(107) && is_ours(dir)? => detach(dir)?,
             Err(error) => return Err(error),
+            Ok(there) if !there.is_dir() => return Err(io::ErrorKind::NotADirectory.into()),
             Ok(_) => return Ok(()),
         }
         tracing::info!(dir = %dir.display(), "removed what a killed mount left");

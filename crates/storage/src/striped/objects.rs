@@ -155,7 +155,9 @@ impl Objects {
         match rustix::io::preadv2(opened, to, offset, ReadWriteFlags::NOWAIT) {
             Ok(0) if to.iter().any(|part| !part.is_empty()) => Err(would_block()),
             Ok(bytes) => Ok(Now { bytes, end: false }),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(would_block()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
             Err(other) => Err(other.into()),
         }
     }

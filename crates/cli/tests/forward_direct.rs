@@ -1,0 +1,212 @@
+//! `presagio run --forward-direct`: what goes around the nodes does not hang with the local directory, and is as it would be
+//! through them. And what a node reads from a mount that caches nothing.
+
+mod common;
+
+use common::apart::apart;
+use common::forwarded::{FAR, forwarded, succeeds};
+use common::nodes::{Mounted, Node, pattern, until};
+use common::{TempDir, library, program};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Another place that is forwarded, to a node that is well.
+const WELL: &str = "/presagio-is-well";
+
+/// The longest that one test may take.
+const BOUND: Duration = Duration::from_secs(240);
+
+/// A node, and a local mount of its export that can hang, by way of another node.
+struct Hanging {
+    node: Node,
+    local: Mounted,
+    _other: Node,
+}
+
+impl Hanging {
+    fn new(dir: &Path) -> Hanging {
+        let export = dir.join("export");
+        fs::create_dir(&export).unwrap();
+        fs::write(export.join("file"), "content").unwrap();
+        let node = Node::unix(dir, "node", &export, &[]);
+        let _other = Node::unix(dir, "other", &export, &[]);
+        let local = Mounted::start(&[&_other.at], &dir.join("local"), None, &[]);
+        Hanging {
+            node,
+            local,
+            _other,
+        }
+    }
+
+    /// Runs a script, and waits until it is over. When it has made the file `begun`, the node is killed and the local mount
+    /// hangs, and there is a file `hangs`.
+    fn run(&mut self, dir: &Path, more: &[&str], script: &str) {
+        let direct = format!("{FAR}={}", self.local.path("").display());
+        let mut options = vec!["--forward-direct", &direct];
+        options.extend(["--timeout", "2", "--patience", "4"]);
+        options.extend(more);
+        let mut command = forwarded(&self.node.at.text(), None, &options, dir);
+        command.args(["bash", "-euc", script]);
+        let ended = std::thread::scope(|scope| {
+            let runs = scope.spawn(|| succeeds(&mut command));
+            until("it has begun", || {
+                dir.join("begun").exists() || runs.is_finished()
+            });
+            self.node.kill();
+            self.local.freeze();
+            fs::write(dir.join("hangs"), "").unwrap();
+            runs.join()
+        });
+        self.local.thaw();
+        ended.expect("it ends well");
+    }
+}
+
+#[test]
+fn a_directory_that_hangs_when_it_is_needed_hangs_nobody_else() {
+    let name = "a_directory_that_hangs_when_it_is_needed_hangs_nobody_else";
+    apart(name, BOUND, |dir| {
+        let mut hanging = Hanging::new(dir);
+        let export = dir.join("well");
+        fs::create_dir(&export).unwrap();
+        fs::write(export.join("file"), "well").unwrap();
+        let node = Node::unix(dir, "socket", &export, &[]);
+        let well = format!("{WELL}={}", node.at.text());
+        let script = format!(
+            r#"
+            [ "$(cat "$FAR/file")" = content ]
+            touch "$OUTSIDE/begun"
+            until [ -e "$OUTSIDE/hangs" ]; do sleep 0.01; done
+            # More than a switchboard answers at once.
+            for i in $(seq 80); do
+                cat "$FAR/file" 2> /dev/null && touch "$OUTSIDE/answered" &
+            done
+            wait
+            [ ! -e "$OUTSIDE/answered" ]
+            for i in $(seq 10); do [ "$(cat {WELL}/file)" = well ]; done
+            "#
+        );
+        hanging.run(dir, &["--forward", &well], &script);
+    });
+}
+
+#[test]
+fn a_run_ends_also_when_the_directory_hangs_that_it_has_used() {
+    let name = "a_run_ends_also_when_the_directory_hangs_that_it_has_used";
+    apart(name, BOUND, |dir| {
+        let mut hanging = Hanging::new(dir);
+        hanging.node.kill();
+        let script = r#"
+            [ "$(cat "$FAR/file")" = content ]
+            touch "$OUTSIDE/begun"
+            until [ -e "$OUTSIDE/hangs" ]; do sleep 0.01; done
+            ! echo more > "$FAR/new"
+            "#;
+        hanging.run(dir, &[], script);
+    });
+}
+
+#[test]
+fn a_run_begins_also_when_the_directory_hangs_already() {
+    let name = "a_run_begins_also_when_the_directory_hangs_already";
+    apart(name, BOUND, |dir| {
+        let hanging = Hanging::new(dir);
+        hanging.local.freeze();
+        let direct = format!("{FAR}={}", hanging.local.path("").display());
+        let options = ["--forward-direct", &direct];
+        let mut command = forwarded(&hanging.node.at.text(), None, &options, dir);
+        command.arg("cat").arg(format!("{FAR}/file"));
+        let said = std::thread::spawn(move || succeeds(&mut command)).join();
+        hanging.local.thaw();
+        assert_eq!(said.expect("it ends well"), "content");
+    });
+}
+
+/// Through io_uring, Linux 6.18 reads the last bytes of such a file over and over again.
+#[test]
+fn a_node_on_a_mount_that_caches_nothing_reads_every_byte_once() {
+    let name = "a_node_on_a_mount_that_caches_nothing_reads_every_byte_once";
+    apart(name, BOUND, |dir| {
+        let hanging = Hanging::new(dir);
+        let node = Node::unix(dir, "above", &hanging.local.path(""), &[]);
+        for (seed, size) in [7, 5000, 200_000, 3_000_001].into_iter().enumerate() {
+            let bytes = pattern(seed as u64, size);
+            fs::write(dir.join("export/read"), &bytes).unwrap();
+            let mut command = forwarded(&node.at.text(), None, &[], dir);
+            command.args(["sh", "-c", r#"cat "$FAR/read" > "$OUTSIDE/was""#]);
+            succeeds(&mut command);
+            let was = fs::read(dir.join("was")).unwrap();
+            assert!(was == bytes, "{} bytes of {size}", was.len());
+        }
+    });
+}
+
+/// Makes what it may with all permissions, and says with which.
+const MAKE: &str = r"
+import os, sys
+os.umask(0)
+os.close(os.open(sys.argv[1] + '/file', os.O_CREAT | os.O_WRONLY, 0o666))
+os.mkdir(sys.argv[1] + '/dir', 0o777)
+os.umask(0o027)
+os.close(os.open(sys.argv[1] + '/less', os.O_CREAT | os.O_WRONLY, 0o666))
+";
+
+#[test]
+fn the_umask_of_the_program_counts_and_not_that_of_the_run() {
+    let dir = TempDir::new("direct-umask");
+    let path = |name: &str| Path::new(dir.path()).join(name);
+    fs::create_dir(path("export")).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-euc", r#"umask 077; exec timeout -k 5 180 "$@""#, "sh"]);
+    command.args([program(), "run", "--quiet", "--trace"]);
+    command.arg(path("trace")).arg("--forward");
+    command.arg(format!("{FAR}=unix:{}", path("none").display()));
+    command.arg("--forward-direct");
+    command.arg(format!("{FAR}={}", path("export").display()));
+    command.args(["--", "python3", "-c", MAKE, FAR]);
+    succeeds(command.env("PRESAGIO_LIB", library()));
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().mode() & 0o777;
+    let made = ["export/file", "export/dir", "export/less"].map(mode);
+    assert_eq!(made, [0o666, 0o777, 0o640], "{made:?}");
+    assert_eq!(mode("trace"), 0o600, "what the run itself makes");
+}
+
+#[test]
+fn when_the_command_is_stopped_its_children_are_still_served() {
+    let dir = TempDir::new("direct-stopped");
+    let path = |name: &str| Path::new(dir.path()).join(name);
+    fs::create_dir(path("export")).unwrap();
+    fs::write(path("export/file"), "content").unwrap();
+    let node = Node::unix(Path::new(dir.path()), "socket", &path("export"), &[]);
+    let mut command = forwarded(&node.at.text(), None, &[], &path(""));
+    let script = r#"
+        while [ ! -e "$OUTSIDE/stop" ]; do cat "$FAR/file" >> "$OUTSIDE/seen"; done &
+        echo $$ > "$OUTSIDE/new"
+        mv "$OUTSIDE/new" "$OUTSIDE/pid"
+        wait
+        "#;
+    command.args(["bash", "-euc", script]);
+    std::thread::scope(|scope| {
+        let runs = scope.spawn(|| succeeds(&mut command));
+        let goes_on = |what: &str| {
+            let seen = || fs::metadata(path("seen")).map_or(0, |seen| seen.len());
+            let before = seen();
+            until(what, || seen() > before + 50 * 7 || runs.is_finished());
+        };
+        until("it has begun", || {
+            path("pid").exists() || runs.is_finished()
+        });
+        let pid = fs::read_to_string(path("pid")).unwrap();
+        let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        goes_on("a child is served");
+        kill_process(pid, Signal::STOP).unwrap();
+        goes_on("a child is served while the command stands still");
+        kill_process(pid, Signal::CONT).unwrap();
+        fs::write(path("stop"), "").unwrap();
+        runs.join().unwrap();
+    });
+}
