@@ -56,6 +56,7 @@ static FIRST: AtomicPtr<Module> = AtomicPtr::new(std::ptr::null_mut());
 static LAST: AtomicPtr<Module> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Finds the modules to look in; `false` if they are not where they should be. To be called before the program begins.
+#[inline(always)]
 pub fn start() -> bool {
     let is_ours = |module: &&Module| std::ptr::eq(module.dynamic, &raw const OURS);
     // SAFETY: the loader's list. Nothing is loaded or unloaded while it runs a module's start.

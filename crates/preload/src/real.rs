@@ -86,6 +86,7 @@ pub fn get(symbol: Symbol) -> *mut c_void {
 }
 
 /// Sees to it that functions can be looked up when they are called. To be called before the program begins.
+#[inline(always)]
 pub fn start() {
     if !next::start() {
         find_all();

@@ -80,3 +80,22 @@ int presagio_vdprintf_chk(int, int, const char *, va_list);
 int presagio_dprintf_chk(int, int, const char *, ...);
 int presagio_dprintf_chk(int descriptor, int flag, const char *format, ...)
     BODY(presagio_vdprintf_chk(descriptor, flag, format, list))
+
+/* Who a destructor of a thread's belongs to; otherwise the compiler's startup files have it. */
+void *__dso_handle __attribute__((visibility("hidden"))) = &__dso_handle;
+
+/* What Rust's standard library asks the C library for only to describe a panic, and nobody here panics: the loader would look
+ * each of them up whenever a process starts. No variable asks for a description, so the others are not reached. The types are
+ * left out: <stdlib.h> and others would declare them differently. */
+#define UNUSED(name, result)                                               \
+    __attribute__((visibility("hidden"))) long name(void) { return result; }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"
+UNUSED(getenv, 0)
+UNUSED(getcwd, 0)
+UNUSED(realpath, 0)
+UNUSED(stat64, -1)
+UNUSED(fstat64, -1)
+UNUSED(statx, -1)
+#pragma GCC diagnostic pop

@@ -607,3 +607,27 @@ fn a_note_of_the_manager_is_carried_out_once() {
     let log = std::fs::read_to_string(log).unwrap();
     assert_eq!(log.matches("POSIX_FADV_RANDOM) = 0").count(), 1, "{log}");
 }
+
+/// What the loader has to look up takes time of each process that starts.
+#[test]
+fn the_loader_looks_up_nothing_for_the_library_that_the_library_has_itself() {
+    let library = library();
+    let name = library.to_str().unwrap();
+    let mut command = Command::new("true");
+    let command = command
+        .env("LD_PRELOAD", &library)
+        .env("LD_DEBUG", "bindings");
+    let said = succeed(command).stderr;
+    let said = String::from_utf8_lossy(&said);
+    let ours = format!("binding file {name} [0] to ");
+    let found: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.split_once(&ours).map(|(_, rest)| rest))
+        .collect();
+    assert!(found.iter().any(|line| line.contains("`memcpy'")), "{said}");
+    let needless: Vec<&&str> = found
+        .iter()
+        .filter(|line| line.starts_with(name) || line.contains("`getenv'"))
+        .collect();
+    assert!(needless.is_empty(), "{needless:#?}");
+}

@@ -20,6 +20,7 @@ pub fn has_begun() -> bool {
 }
 
 /// Run by the loader when the program exits, before the C library flushes its streams.
+#[unsafe(link_section = ".presagio.start")]
 pub extern "C-unwind" fn at_exit() {
     if !life::is_on() || thread::current().is_guest() {
         return;
