@@ -351,7 +351,7 @@ fn the_locks_of_a_program_that_is_killed_end_with_it() {
         let name = switchboard.name().to_owned();
         let serving = switchboard.serve().unwrap();
         let mut program = program_with_lock(&name);
-        assert_eq!(taken(file, 2), LockStatus::Blocked);
+        assert_eq!(taken(&file, 2), LockStatus::Blocked);
         program.kill().unwrap();
         program.wait().unwrap();
         let serving = (!ends_first).then_some(serving);
