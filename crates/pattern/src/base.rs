@@ -132,6 +132,11 @@ impl KnowledgeBase {
         &self.settings
     }
 
+    /// From now on a match of patterns of this majority operation has to exceed another score.
+    pub fn set_threshold(&mut self, op: Op, threshold: f64) {
+        self.settings.ops[op.index()].threshold = threshold;
+    }
+
     /// The greatest distance seen so far between patterns of this majority operation.
     pub fn distance_max(&self, op: Op) -> u64 {
         self.distance_max[op.index()]
@@ -210,7 +215,9 @@ impl KnowledgeBase {
         self.warper.prepare(pattern);
         for (place, known) in self.known.iter().take(first).enumerate() {
             let other = &known.pattern;
-            if other.majority() != majority || pattern.difference(other) >= difference_max {
+            if other.majority() != majority
+                || self.settings.difference(pattern, other) >= difference_max
+            {
                 continue;
             }
             found.compared += 1;

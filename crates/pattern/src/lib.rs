@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod extents;
 mod judge;
 pub mod plain;
 mod series;

@@ -157,7 +157,7 @@ pub fn find<'a>(
     let majority: Op = pattern.majority();
     let mut best = None;
     for (place, other) in known.enumerate() {
-        if other.majority() != majority || pattern.difference(other) >= difference_max {
+        if other.majority() != majority || settings.difference(pattern, other) >= difference_max {
             continue;
         }
         let apart = distance(&pattern.points, &other.points, settings.distance);

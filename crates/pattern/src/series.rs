@@ -3,7 +3,8 @@
 //! Which compression is right depends on the majority operation, which is known only at the end of a period. So two
 //! series are made at once, and one is kept (VI-A).
 
-use crate::Settings;
+use crate::extents::Extents;
+use crate::{Representation, Settings};
 use presagio_core::{FileId, IdHashMap, Op, Range};
 
 /// What a server was asked in a period.
@@ -57,12 +58,25 @@ impl Pattern {
         }
     }
 
-    /// How different two patterns are without their series (Eq. 2): the greatest relative difference of their numbers of
+    /// How different two patterns are without their series, as their representation sees it.
+    pub fn difference(&self, other: &Pattern, representation: Representation) -> f64 {
+        match representation {
+            Representation::Distances => self.difference_of_counts(other),
+            Representation::Extents => (self.share_of_reads() - other.share_of_reads()).abs(),
+        }
+    }
+
+    /// Eq. 2: the greatest relative difference of their numbers of
     /// files, reads and writes. What one has none of and the other has is infinitely different.
-    pub fn difference(&self, other: &Pattern) -> f64 {
+    fn difference_of_counts(&self, other: &Pattern) -> f64 {
         let counts = |p: &Pattern| [p.files, p.requests[0], p.requests[1]];
         let pairs = counts(self).into_iter().zip(counts(other));
         pairs.fold(0.0, |greatest, (a, b)| relative(a, b).max(greatest))
+    }
+
+    fn share_of_reads(&self) -> f64 {
+        let [reads, writes] = self.requests.map(f64::from);
+        reads / (reads + writes).max(1.0)
     }
 
     /// Bytes of memory.
@@ -90,6 +104,8 @@ pub struct Recorder {
     requests: [u32; 2],
     /// The series with the compression for reads, and the one with that for writes.
     series: [Buckets; 2],
+    /// What is collected instead, if that is the representation.
+    extents: Option<Extents>,
 }
 
 impl Recorder {
@@ -103,6 +119,10 @@ impl Recorder {
             files: IdHashMap::default(),
             requests: [0; 2],
             series: Op::ALL.map(buckets),
+            extents: match settings.representation {
+                Representation::Distances => None,
+                Representation::Extents => Some(Extents::default()),
+            },
         }
     }
 
@@ -117,6 +137,10 @@ impl Recorder {
         self.files.insert(file, ());
         let requests = &mut self.requests[op.index()];
         *requests = requests.saturating_add(1);
+        if let Some(extents) = &mut self.extents {
+            extents.add(file, range);
+            return;
+        }
         for series in &mut self.series {
             series.add(distance / self.unit);
         }
@@ -129,7 +153,11 @@ impl Recorder {
         self.files.clear();
         let [reads, writes] = std::mem::take(&mut self.requests);
         let [of_reads, of_writes] = self.series.each_mut().map(Buckets::end);
-        let points = if writes > reads { of_writes } else { of_reads };
+        let points = match &mut self.extents {
+            Some(extents) => extents.end(self.infinite),
+            None if writes > reads => of_writes,
+            None => of_reads,
+        };
         Some(Pattern::new(points, files, reads, writes))
     }
 }
@@ -253,10 +281,11 @@ mod tests {
     #[test]
     fn difference_is_relative_to_the_smaller_and_infinite_where_one_has_none() {
         let of = |files, reads, writes| Pattern::new(vec![0], files, reads, writes);
-        assert_eq!(of(2, 10, 0).difference(&of(2, 14, 0)), 0.4);
-        assert_eq!(of(2, 14, 0).difference(&of(3, 10, 0)), 0.5);
-        assert_eq!(of(1, 10, 0).difference(&of(1, 10, 1)), f64::INFINITY);
-        assert_eq!(of(1, 10, 0).difference(&of(1, 10, 0)), 0.0);
+        let by = Representation::Distances;
+        assert_eq!(of(2, 10, 0).difference(&of(2, 14, 0), by), 0.4);
+        assert_eq!(of(2, 14, 0).difference(&of(3, 10, 0), by), 0.5);
+        assert_eq!(of(1, 10, 0).difference(&of(1, 10, 1), by), f64::INFINITY);
+        assert_eq!(of(1, 10, 0).difference(&of(1, 10, 0), by), 0.0);
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! What can be chosen, and what the paper chose.
 
+use crate::Pattern;
 use presagio_core::{Nanos, Op};
 
 /// How patterns are made and compared.
@@ -34,7 +35,9 @@ pub struct OpSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representation {
     /// Offset distances in the order of arrival (Eq. 1).
-    Published,
+    Distances,
+    /// Distributions of the lengths of runs, gaps and requests, whatever the order (`extents.rs` says why).
+    Extents,
 }
 
 /// What the distance of two series is. These are different definitions: their values cannot be compared.
@@ -91,9 +94,23 @@ impl Settings {
             infinite: 10_000_000_000,
             period: Nanos::from_secs(1),
             ops,
-            representation: Representation::Published,
+            representation: Representation::Distances,
             distance: PUBLISHED,
             patterns_max: PATTERNS_MAX,
+        }
+    }
+
+    /// Ours: what a period touched, whatever the order, compared exactly.
+    pub fn ours() -> Settings {
+        Settings {
+            representation: Representation::Extents,
+            distance: Distance::Band { radius: 1 },
+            ops: [OpSettings {
+                compression: 1,
+                difference_max: 0.25,
+                threshold: 0.97,
+            }; 2],
+            ..Settings::published_servers()
         }
     }
 
@@ -108,6 +125,11 @@ impl Settings {
     /// What holds for patterns of that majority operation.
     pub fn of(&self, op: Op) -> &OpSettings {
         &self.ops[op.index()]
+    }
+
+    /// How different two patterns are without their series.
+    pub(crate) fn difference(&self, a: &Pattern, b: &Pattern) -> f64 {
+        a.difference(b, self.representation)
     }
 
     /// Bytes that are one unit of a point, so that the infinite distance fits into a point.
