@@ -12,6 +12,7 @@
 //! | `ionode` | [`ionode`] | forwards a directory to clients, with the scheduler in the middle |
 //! | `mount` | [`mod@mount`] | mounts what I/O nodes forward |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
+//! | `match` | [`matching`] | says which workload each period of a recording is |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `profile` | [`profile`] | measures a storage device, for schedulers and simulators |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
@@ -31,6 +32,7 @@ mod direct;
 mod failure;
 mod generate;
 mod ionode;
+mod matching;
 mod model;
 mod mount;
 mod nodes;
@@ -76,6 +78,7 @@ Examples:
   presagio sim 001-fig2a            which would suit a whole cluster?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
+  presagio match a.ptrace b.ptrace  is it the same workload again?
   presagio bench sched              what does the scheduler cost?
   presagio completions bash         tab completion; also zsh, fish, ...
 
@@ -89,6 +92,7 @@ enum Command {
     Bench(bench::Args),
     Demo(demo::Args),
     Ionode(Box<ionode::Args>),
+    Match(matching::Args),
     Mount(mount::Args),
     Predict(predict::Args),
     Profile(profile::Args),
@@ -131,6 +135,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Ionode(args) => ionode::run(&args),
+        Command::Match(args) => matching::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Profile(args) => profile::run(&args),
