@@ -85,7 +85,7 @@ fn warp(a: &[u32], b: &[u32], window: &[(usize, usize)]) -> (u64, Path) {
     let mut costs: Vec<Vec<u64>> = Vec::with_capacity(a.len());
     for (row, &(first, last)) in window.iter().enumerate() {
         let mut line = Vec::with_capacity(last + 1 - first);
-        for column in first..=last {
+        for (column, y) in (first..).zip(&b[first..=last]) {
             let before = [
                 row.checked_sub(1).zip(column.checked_sub(1)),
                 row.checked_sub(1).map(|row| (row, column)),
@@ -94,7 +94,7 @@ fn warp(a: &[u32], b: &[u32], window: &[(usize, usize)]) -> (u64, Path) {
             let above = above.filter_map(|(r, c)| at(&costs[r], window[r], c));
             let left = line.last().copied();
             let least = above.chain(left).min();
-            let difference = u64::from(a[row].abs_diff(b[column]));
+            let difference = u64::from(a[row].abs_diff(*y));
             let first_pair = row == 0 && column == 0;
             line.push(match least {
                 _ if first_pair => difference,
