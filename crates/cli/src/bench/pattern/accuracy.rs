@@ -177,7 +177,7 @@ impl Steering for Watcher {
         let (recorder, end, patterns) = &mut self.places[number as usize];
         while now >= *end {
             patterns.extend(recorder.end());
-            *end = *end + self.period;
+            *end += self.period;
         }
         recorder.observe(request.file, request.op, request.range);
     }
