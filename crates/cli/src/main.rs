@@ -12,6 +12,7 @@
 //! | `ionode` | [`ionode`] | forwards a directory to clients, with the scheduler in the middle |
 //! | `mount` | [`mod@mount`] | mounts what I/O nodes forward |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
+//! | `match` | [`matching`] | says which workload each period of a recording is |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `profile` | [`profile`] | measures a storage device, for schedulers and simulators |
 //! | `repro` | [`repro`] | repeats what the papers published |
@@ -32,6 +33,7 @@ mod direct;
 mod failure;
 mod generate;
 mod ionode;
+mod matching;
 mod model;
 mod mount;
 mod nodes;
@@ -79,6 +81,7 @@ Examples:
   presagio repro --list             what of the papers can be repeated?
   presagio trace info run.darshan   what did this program do?
   presagio predict run.darshan      can its I/O be predicted?
+  presagio match a.ptrace b.ptrace  is it the same workload again?
   presagio bench sched              what does the scheduler cost?
   presagio completions bash         tab completion; also zsh, fish, ...
 
@@ -92,6 +95,7 @@ enum Command {
     Bench(bench::Args),
     Demo(demo::Args),
     Ionode(Box<ionode::Args>),
+    Match(matching::Args),
     Mount(mount::Args),
     Predict(predict::Args),
     Profile(profile::Args),
@@ -135,6 +139,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Ionode(args) => ionode::run(&args),
+        Command::Match(args) => matching::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Profile(args) => profile::run(&args),

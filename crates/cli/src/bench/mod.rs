@@ -8,6 +8,7 @@
 pub mod alloc;
 mod bars;
 pub mod ionode;
+mod pattern;
 mod predict;
 pub mod preload;
 mod profile;
@@ -138,6 +139,11 @@ const PARTS: &[Part] = &[
         name: "predict",
         about: "the model: time and memory to learn, and to predict 16 operations",
         run: predict::run,
+    },
+    Part {
+        name: "pattern",
+        about: "recognising workloads: time to compare and to decide, precision and recall",
+        run: pattern::run,
     },
     Part {
         name: "sim",
