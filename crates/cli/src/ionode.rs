@@ -4,11 +4,12 @@ pub mod control;
 mod storage;
 
 use crate::failure::failure;
-use crate::sched::compare::policy_names;
+use crate::sched::compare::{Policy, policy_or_auto};
 use crate::size::Size;
 use presagio_core::Nanos;
-use presagio_ionode::{Address, Config, Node, StartError, TcpProof, TlsFiles};
-use presagio_sched::{PolicyKind, Settings};
+use presagio_ionode::{Address, AutoConfig, Config, Node, StartError, TcpProof, TlsFiles};
+use presagio_sched::Settings;
+use presagio_tune::{Chooser, Drive};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
@@ -43,6 +44,8 @@ Examples:
   presagio ionode --export /lustre --listen tcp:0.0.0.0:5640 --auth munge
   presagio ionode --export /lustre --listen tcp:0.0.0.0:5640 \\
       --tls node.pem,node.key,users-ca.pem
+  presagio ionode --export /scratch --listen unix:/run/node.sock \\
+      --policy auto --profile disk.json        chosen by what arrives
   presagio ionode status unix:/run/node.sock.control
   presagio ionode policy SJF unix:/run/node.sock.control
   diodcat -s 127.0.0.1:5640 -a /scratch file   read with diod's client
@@ -64,9 +67,18 @@ pub struct Args {
     /// Where Prometheus reads, for example tcp:127.0.0.1:9640 (and /metrics); also /status
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
-    /// How requests are scheduled (`presagio sched list` explains each)
-    #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = policy_names())]
-    policy: PolicyKind,
+    /// How requests are scheduled (`presagio sched list` explains each); auto chooses by what arrives
+    #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = policy_or_auto())]
+    policy: Policy,
+    /// --policy auto: what the storage is like: a profile's file, or hdd, raid0, ssd, pastel, graphene, suno, edel
+    #[arg(long, value_name = "DEVICE")]
+    profile: Option<String>,
+    /// --policy auto: what decides, as `presagio train` wrote it [default: the one that comes with Presagio]
+    #[arg(long, value_name = "FILE")]
+    trees: Option<PathBuf>,
+    /// --policy auto: how often is decided, in seconds
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    period: f64,
     /// Requests that the storage gets at a time; the others wait in the scheduler
     #[arg(long, value_name = "N")]
     depth: Option<NonZeroUsize>,
@@ -177,6 +189,9 @@ fn tls_files(text: &str) -> Result<TlsFiles, String> {
     }
 }
 
+/// More often is no decision but a busy thread.
+const PERIOD_MIN: Duration = Duration::from_millis(10);
+
 /// How long clients are answered after the node was told to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -191,7 +206,12 @@ impl Args {
             ));
         }
         let mut config = Config::new(export);
-        config.settings = Settings::new(self.policy);
+        let begin = match self.policy {
+            Policy::Auto => config.settings.policy,
+            Policy::Given(policy) => policy,
+        };
+        config.settings = Settings::new(begin);
+        config.auto = self.auto()?;
         config.settings.twins_node = first_server(self.node_id, self.nodes, servers);
         config.settings.twins_window = Nanos::from_micros(self.window);
         config.depth = self.depth.map(NonZeroUsize::get);
@@ -210,6 +230,24 @@ impl Args {
         config.memory_per_user_max = memory.map_or(usize::MAX, |size| size.0 as usize);
         config.tcp = self.tcp_proof();
         Ok(config)
+    }
+
+    /// How the policy is chosen, if it is.
+    fn auto(&self) -> anyhow::Result<Option<AutoConfig>> {
+        if self.policy != Policy::Auto {
+            return Ok(None);
+        }
+        let period = crate::nodes::seconds(self.period, "--period")?;
+        let device = self
+            .profile
+            .as_deref()
+            .map(crate::model::find)
+            .transpose()?;
+        let trees = crate::train::trees(self.trees.as_ref())?;
+        Ok(Some(AutoConfig {
+            chooser: Chooser::new(trees, device.map(Drive::new)),
+            period: period.max(PERIOD_MIN),
+        }))
     }
 
     fn tcp_proof(&self) -> TcpProof {

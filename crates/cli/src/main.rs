@@ -18,6 +18,7 @@
 //! | `repro` | [`repro`] | repeats what the papers published |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
 //! | `sim` | [`sim`] | tries schedulers on a virtual cluster |
+//! | `train` | [`train`] | learns which policy suits which application and device |
 //! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
 //! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
 //!
@@ -49,6 +50,7 @@ mod svg;
 mod table;
 mod terminal;
 mod trace;
+mod train;
 
 use clap::{Parser, Subcommand};
 use std::io;
@@ -103,6 +105,7 @@ enum Command {
     Sched(sched::Args),
     Sim(sim::Args),
     Trace(trace::Args),
+    Train(train::Args),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
     /// What `bench sched` runs under valgrind: fills a scheduler, then submits under the counter.
@@ -147,6 +150,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sched(args) => sched::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Train(args) => train::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
         Command::BenchCount(args) => bench::sched::count::run(&args),

@@ -1,5 +1,6 @@
 //! What can be set about a node.
 
+use crate::auto::AutoConfig;
 use presagio_ninep::MSIZE_MAX;
 use presagio_sched::{PolicyKind, Settings};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub struct Config {
     pub read_only: bool,
     /// How requests are scheduled.
     pub settings: Settings,
+    /// Whether the policy is chosen while the node runs, and how. It begins with that of `settings`.
+    pub auto: Option<AutoConfig>,
     /// Requests that the storage may have at a time; the others wait in the scheduler.
     pub depth: Option<usize>,
     /// Loops that serve connections: one for each core, at most.
@@ -96,6 +99,7 @@ impl Config {
             export: export.into(),
             read_only: false,
             settings: Settings::new(PolicyKind::ToAgg),
+            auto: None,
             depth: None,
             loops: cores.min(64),
             ring: true,

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `GET /metrics` | all figures, for Prometheus |
 //! | `GET /status` | the main ones, as JSON |
-//! | `POST /policy?name=SJF` | requests that come from now on are scheduled so |
+//! | `POST /policy?name=SJF` | requests that come from now on are scheduled so; `auto` if the node was started with that |
 //! | `POST /record?file=PATH`, `DELETE /record` | begins and ends a trace |
 //! | `POST /foresight?file=TRACE`, `DELETE /foresight` | what came then is expected again; forgets it |
 //!
 //! What changes something is answered on Unix sockets only, which the file system protects.
 
 use crate::accounts::Limited;
+use crate::auto::Auto;
 use crate::metrics::prometheus;
 use crate::net::Address;
 use crate::node::Shared;
@@ -113,7 +114,18 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match (method, path) {
         (Method::Post, "/policy") => {
-            let policy: PolicyKind = said("name")?.parse().map_err(|error| text(&error))?;
+            let name = said("name")?;
+            if name.eq_ignore_ascii_case("auto") {
+                let auto = node.auto.as_ref();
+                let auto = auto.ok_or("the node was not started with --policy auto")?;
+                *auto.is_on() = true;
+                return Ok("the policy is chosen by what arrives".to_owned());
+            }
+            let policy: PolicyKind = name.parse().map_err(|error| text(&error))?;
+            let mut is_on = node.auto.as_ref().map(Auto::is_on);
+            if let Some(is_on) = &mut is_on {
+                **is_on = false;
+            }
             node.set_policy(policy).map_err(|error| text(&error))?;
             Ok(format!(
                 "requests that come from now on are scheduled by {policy}"
@@ -211,6 +223,7 @@ pub fn status(node: &Shared) -> Value {
         "node": node.config.name,
         "export": node.config.export,
         "policy": node.policy().to_string(),
+        "auto": node.auto.as_ref().map(Auto::status),
         "connections": node.connections(),
         "open_files": node.files.len(),
         "locks": node.locks.len(),

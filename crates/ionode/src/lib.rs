@@ -19,6 +19,7 @@
 
 mod accounts;
 mod auth;
+mod auto;
 mod buffer;
 mod clock;
 mod config;
@@ -44,6 +45,7 @@ mod session;
 mod sys;
 mod users;
 
+pub use auto::AutoConfig;
 pub use config::{Config, TcpProof, TlsFiles};
 pub use net::Address;
 pub use node::{Node, StartError};

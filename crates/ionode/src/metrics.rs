@@ -1,6 +1,7 @@
 //! What a node counts, and how Prometheus reads it.
 
 use crate::accounts::{Account, Limited};
+use crate::auto::Auto;
 use crate::node::Shared;
 use presagio_core::{Histogram, Op};
 use presagio_ninep::Kind;
@@ -179,7 +180,33 @@ pub fn prometheus(node: &Shared) -> String {
     }
     users(node, &mut page);
     scheduler(node, &mut page);
+    if let Some(auto) = &node.auto {
+        chosen(auto, &mut page);
+    }
     page.0
+}
+
+fn chosen(auto: &Auto, page: &mut Page) {
+    page.counter(
+        "auto_decisions_total",
+        "Periods for which a policy was chosen",
+        &auto.decisions,
+    );
+    page.counter(
+        "auto_changes_total",
+        "Times that the policy was changed",
+        &auto.changes,
+    );
+    let Some(decision) = auto.last() else { return };
+    page.head("auto_decision", "What was decided last, and why", "gauge");
+    let labels = format!(
+        "policy=\"{}\",class=\"{}\",tree=\"{}\",reason=\"{}\"",
+        decision.name(),
+        decision.situation.class,
+        escaped(&decision.tree),
+        escaped(&decision.reason)
+    );
+    page.line("auto_decision", &labels, 1.0);
 }
 
 fn users(node: &Shared, page: &mut Page) {

@@ -4,6 +4,7 @@ use crate::accounts::{Accounts, Limits};
 use crate::auth::munge::Munge;
 use crate::auth::shares::{Share, Shares};
 use crate::auth::{Door, DoorError};
+use crate::auto::Auto;
 use crate::buffer::Buffers;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -89,6 +90,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// How requests are scheduled now.
     settings: Mutex<Settings>,
+    /// Chooses the policy, if somebody asked for that.
+    pub auto: Option<Auto>,
     /// Changes when this machine is booted anew, and is another one on every machine: what was not synced may be lost then.
     pub epoch: u64,
     itself: Arc<Identity>,
@@ -574,6 +577,16 @@ impl Node {
         let builder = std::thread::Builder::new().name("presagio-tidy".to_owned());
         self.threads
             .push(builder.spawn(move || tidy_up(&shared, &ending))?);
+        if self.shared.auto.is_some() {
+            let (shared, ending) = (self.shared.clone(), self.ending.clone());
+            let builder = std::thread::Builder::new().name("presagio-auto".to_owned());
+            let decide = move || {
+                if let Some(auto) = &shared.auto {
+                    crate::auto::run(auto, &shared, &ending);
+                }
+            };
+            self.threads.push(builder.spawn(decide)?);
+        }
         for listener in listeners {
             let (shared, mail) = (self.shared.clone(), self.mail.clone());
             let ending = self.ending.clone();
@@ -745,7 +758,12 @@ impl Shared {
         };
         let had_clients = own.as_ref().is_some_and(OwnDirectory::had_clients);
         let holders = own.as_ref().and_then(OwnDirectory::holders);
-        data.set_engine(Engine::start(engine, Arc::new(Dispatcher(mail)))?);
+        let auto = config.auto.clone().map(Auto::new);
+        let engine = Engine::start(engine, Arc::new(Dispatcher(mail)))?;
+        if let Some(auto) = &auto {
+            engine.record(Some(auto.watcher()));
+        }
+        data.set_engine(engine);
         Ok(Shared {
             config,
             export,
@@ -769,6 +787,7 @@ impl Shared {
             clock: Clock::default(),
             metrics: Metrics::default(),
             settings: Mutex::new(settings),
+            auto,
             epoch,
             itself,
             claimable: Mutex::default(),

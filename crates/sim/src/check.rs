@@ -1,7 +1,8 @@
 //! What cannot be: every parameter that would make a run meaningless, with its name and why.
 
 use crate::agenda::What;
-use crate::scenario::{App, Files, Pattern, Scenario, Scheduling};
+use crate::scenario::{App, Files, Pattern, PolicyChoice, Scenario, Scheduling};
+use presagio_sched::PolicyKind;
 
 /// A parameter that cannot be, by its dotted name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,8 +172,18 @@ impl App {
 }
 
 fn check_scheduler(scheduling: &Scheduling, field: &str) -> Result<(), Wrong> {
-    let Some(settings) = scheduling.settings(1, 0) else {
-        return Ok(());
+    require(
+        scheduling.period.is_none_or(|period| period.0 > 0),
+        format!("{field}.period"),
+        "it must be more than 0",
+    )?;
+    let settings = match scheduling.policy {
+        // Any of them may come.
+        PolicyChoice::Auto => scheduling.settings_of(PolicyKind::Aioli, 1, 0),
+        _ => match scheduling.settings(1, 0) {
+            Some(settings) => settings,
+            None => return Ok(()),
+        },
     };
     settings.check().map_err(|error| Wrong {
         field: field.to_owned(),

@@ -330,7 +330,7 @@ impl<'a> Cluster<'a> {
         }
         let cpu = match scheduling.policy {
             PolicyChoice::None => crate::Cpu::None,
-            PolicyChoice::Policy(_) => scheduling.cpu,
+            PolicyChoice::Policy(_) | PolicyChoice::Auto => scheduling.cpu,
         };
         Ok(Desk::new(settings, cpu, files)?)
     }
@@ -856,6 +856,7 @@ impl<'a> Cluster<'a> {
             ionodes: (!self.nodes.is_empty()).then(|| level(nodes)),
             servers: level(self.servers.iter().map(|server| &server.desk)),
             devices: self.devices,
+            decisions: Vec::new(),
             apps: self.apps,
             events: self.events,
         }

@@ -30,7 +30,8 @@
 //!
 //! Where things are: `scenario`, `read`, `check`, `sweep`, `forge` and `presets` are what is to be run; `cluster` is the run, with
 //! `agenda` (what happens next), `desk` (a scheduler and its processor), `network`, `layout` (striping) and `workload`;
-//! `cost` is what deciding costs; `foresight` and `steering` are the seams to prediction and tuning.
+//! `cost` is what deciding costs; `foresight` and `steering` are the seams to prediction and tuning; `auto` chooses policies
+//! while a run goes, and `campaign` makes the cases that its trees are learned from.
 //!
 //! *Invariants.* Nothing here does I/O, reads a clock or starts a thread. No floating-point number decides when something
 //! happens, except inside a device model, which uses none but those operations that are exact by IEEE 754.
@@ -38,6 +39,8 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod auto;
+pub mod campaign;
 mod check;
 mod cluster;
 mod cost;
@@ -63,7 +66,7 @@ pub use device::DeviceChoice;
 pub use foresight::{Foreseen, service_time};
 pub use presets::{PRESETS, Preset, preset};
 pub use read::ScenarioError;
-pub use report::{AppReport, DeviceReport, LevelReport, Report};
+pub use report::{AppReport, Decided, DeviceReport, LevelReport, Report};
 pub use scenario::{
     App, Clients, Files, ForesightPlan, IoNodes, Level, NetworkSettings, Pattern, PolicyChoice,
     Scenario, Scheduling, Servers,
@@ -76,6 +79,7 @@ pub use workload::{Replay, Step};
 use presagio_core::Nanos;
 use presagio_device::Device;
 use presagio_sched::SettingsError;
+use presagio_tune::Trees;
 
 /// Why a run has no report.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -109,6 +113,7 @@ pub struct Simulation<'a> {
     replays: Vec<Option<Replay>>,
     devices: Option<Vec<Box<dyn Device>>>,
     steering: Option<&'a mut dyn Steering>,
+    trees: Option<Trees>,
 }
 
 impl<'a> Simulation<'a> {
@@ -119,7 +124,14 @@ impl<'a> Simulation<'a> {
             replays: Vec::new(),
             devices: None,
             steering: None,
+            trees: None,
         }
+    }
+
+    /// Lets `policy = "auto"` decide by these trees, not by those that come with Presagio.
+    pub fn choosing_by(mut self, trees: Trees) -> Simulation<'a> {
+        self.trees = Some(trees);
+        self
     }
 
     /// Lets the application of that number replay a recording.
@@ -150,11 +162,21 @@ impl<'a> Simulation<'a> {
             0 => None,
             _ => Some(foresight::foresee(self.scenario, plan)?),
         };
+        let mut auto = auto::Auto::new(self.scenario, self.trees)?;
+        let steering = match (&mut auto, self.steering) {
+            (Some(auto), watching) => {
+                auto.watched_by(watching)?;
+                Some(auto as &mut dyn Steering)
+            }
+            (None, steering) => steering.map(|it| it as &mut dyn Steering),
+        };
         let mut cluster =
-            cluster::Cluster::new(self.scenario, self.replays, self.devices, self.steering)?;
+            cluster::Cluster::new(self.scenario, self.replays, self.devices, steering)?;
         if let Some(foreseen) = &foreseen {
             cluster.foresee(foreseen);
         }
-        cluster.run()
+        let mut report = cluster.run()?;
+        report.decisions = auto.map(auto::Auto::decisions).unwrap_or_default();
+        Ok(report)
     }
 }

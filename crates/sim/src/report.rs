@@ -1,6 +1,8 @@
 //! What came of a run.
 
+use crate::steering::Place;
 use presagio_core::{Histogram, Nanos};
+use presagio_tune::Decision;
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +17,21 @@ pub struct Report {
     pub servers: LevelReport,
     /// All devices together.
     pub devices: DeviceReport,
+    /// What `policy = "auto"` decided, in the order in which it did: only where something changed.
+    pub decisions: Vec<Decided>,
     /// Events that were simulated.
     pub events: u64,
+}
+
+/// A decision of `policy = "auto"`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// When.
+    pub at: Nanos,
+    /// For which scheduler.
+    pub place: Place,
+    /// What, and why.
+    pub decision: Decision,
 }
 
 impl Report {

@@ -181,8 +181,10 @@ impl Default for Servers {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduling {
-    /// A policy of `presagio sched list`, or none at all.
+    /// A policy of `presagio sched list`, none at all, or whichever suits what arrives.
     pub policy: PolicyChoice,
+    /// `policy = "auto"`: how often is decided.
+    pub period: Option<Span>,
     /// What deciding costs.
     pub cpu: Cpu,
     /// TWINS: how long one data server is served.
@@ -219,6 +221,8 @@ pub enum PolicyChoice {
     None,
     /// This one.
     Policy(PolicyKind),
+    /// None at first, then in each period what the trees of `presagio-tune` say.
+    Auto,
 }
 
 impl PolicyChoice {
@@ -227,6 +231,7 @@ impl PolicyChoice {
         match self {
             PolicyChoice::None => "none",
             PolicyChoice::Policy(kind) => kind.name(),
+            PolicyChoice::Auto => "auto",
         }
     }
 }
@@ -237,17 +242,25 @@ impl<'de> Deserialize<'de> for PolicyChoice {
         if name.eq_ignore_ascii_case("none") {
             return Ok(PolicyChoice::None);
         }
+        if name.eq_ignore_ascii_case("auto") {
+            return Ok(PolicyChoice::Auto);
+        }
         let policy = name.parse().map(PolicyChoice::Policy);
-        policy.map_err(|e| serde::de::Error::custom(format!("{e}, or none")))
+        policy.map_err(|e| serde::de::Error::custom(format!("{e}, or none, or auto")))
     }
 }
 
 impl Scheduling {
     /// The scheduler's settings, if there is to be one, with so many queue ids.
     pub(crate) fn settings(&self, queues: u32, node: u32) -> Option<Settings> {
-        let PolicyChoice::Policy(policy) = self.policy else {
-            return None;
-        };
+        match self.policy {
+            PolicyChoice::Policy(policy) => Some(self.settings_of(policy, queues, node)),
+            PolicyChoice::None | PolicyChoice::Auto => None,
+        }
+    }
+
+    /// The settings with which it would run this policy.
+    pub(crate) fn settings_of(&self, policy: PolicyKind, queues: u32, node: u32) -> Settings {
         let mut settings = Settings::new(policy);
         settings.queues = queues;
         settings.twins_node = node;
@@ -263,7 +276,7 @@ impl Scheduling {
         set(&mut settings.mlf_quantum, self.mlf_quantum.map(|b| b.0));
         set(&mut settings.hbrr_quantum, self.hbrr_quantum);
         set(&mut settings.wfq_weights, self.weights.clone());
-        Some(settings)
+        settings
     }
 }
 

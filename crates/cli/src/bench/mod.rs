@@ -16,6 +16,7 @@ pub mod run;
 pub mod sched;
 mod sim;
 mod trace;
+mod tune;
 
 pub use bars::Bar;
 
@@ -155,6 +156,11 @@ const PARTS: &[Part] = &[
         about: "profiling: error and time of the fast way beside the full one",
         run: profile::run,
     },
+    Part {
+        name: "tune",
+        about: "policies chosen by trees: against the oracle; what watching costs",
+        run: tune::run,
+    },
 ];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -170,7 +176,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let only = args.only.clone();
     let report = (part.run)(&Scope { effort, only })?;
     if args.json {
-        writeln!(io::stdout(), "{:#}", report.json(part.name, effort))?;
+        writeln!(
+            io::stdout(),
+            "{:#}",
+            report.json(part.name, &format!("{effort:?}").to_lowercase())
+        )?;
     } else {
         report.write(&mut io::stdout().lock(), table::colours())?;
     }
@@ -234,7 +244,8 @@ fn exit_code(bars: &[Bar], strict: bool, effort: Effort) -> ExitCode {
 }
 
 impl Report {
-    fn json(&self, part: &str, effort: Effort) -> Value {
+    /// The same as one document.
+    pub fn json(&self, part: &str, effort: &str) -> Value {
         let tables: Map<String, Value> = self
             .tables
             .iter()
@@ -242,14 +253,15 @@ impl Report {
             .collect();
         json!({
             "bench": part,
-            "effort": format!("{effort:?}").to_lowercase(),
+            "effort": effort,
             "tables": tables,
             "notes": self.notes,
             "bars": self.bars.iter().map(Bar::json).collect::<Vec<_>>(),
         })
     }
 
-    fn write(&self, out: &mut impl Write, colours: bool) -> io::Result<()> {
+    /// Tables, notes and bars.
+    pub fn write(&self, out: &mut impl Write, colours: bool) -> io::Result<()> {
         for (_, table) in &self.tables {
             table.write(out)?;
             writeln!(out)?;

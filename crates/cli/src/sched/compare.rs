@@ -81,6 +81,28 @@ pub fn policy_names() -> impl TypedValueParser<Value = PolicyKind> {
         .try_map(|name| -> Result<PolicyKind, UnknownPolicy> { name.parse() })
 }
 
+/// A policy, or whichever suits what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Chosen by what arrives.
+    Auto,
+    /// This one.
+    Given(PolicyKind),
+}
+
+/// The policies' names and `auto`.
+pub fn policy_or_auto() -> impl TypedValueParser<Value = Policy> {
+    let names = PolicyKind::ALL.map(PolicyKind::name).into_iter();
+    PossibleValuesParser::new(names.chain(["auto"])).try_map(
+        |name| -> Result<Policy, UnknownPolicy> {
+            match name.eq_ignore_ascii_case("auto") {
+                true => Ok(Policy::Auto),
+                false => name.parse().map(Policy::Given),
+            }
+        },
+    )
+}
+
 /// Which blocks of the file a client asks for, in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Pattern {

@@ -35,6 +35,8 @@ Examples:
   presagio sim first --show > mine.toml      a scenario to change
   presagio sim mine.toml --set servers.count=8
   presagio sim mine.toml --sweep servers.scheduler.policy=none,aIOLi,SJF
+  presagio sim mine.toml --set servers.scheduler.policy=auto
+                                             whichever suits what arrives
   presagio sim mine.toml --sweep seed=1,2,3 --json | jq '.runs[].makespan_ns'
   presagio sim 001-fig2a --svg fig2a.svg     a plot
   presagio sim forge.json --set app.processes=512
@@ -72,6 +74,9 @@ pub struct Args {
     /// Also write one row a run, as Parquet
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
+    /// What policy = "auto" decides by: a text that `presagio train` wrote [default: the one that comes with Presagio]
+    #[arg(long, value_name = "FILE")]
+    trees: Option<PathBuf>,
     /// Also write a trace of the requests that arrive at schedulers (.ptrace, .csv, .parquet, .agios); one run only
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -110,11 +115,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sweep = changed(args, Sweep::read(&text).map_err(|e| explain(name, &e))?)?;
     let runs = sweep.runs().map_err(|e| explain(name, &e))?;
     let replays = replay::read_all(&runs, &folder)?;
+    let trees = crate::train::trees(args.trees.as_ref())?;
     if let Some(path) = &args.record {
         record::only_one(&runs)?;
-        record::write(&runs[0], &replays, args.at.level(), path)?;
+        record::write(&runs[0], &replays, &trees, args.at.level(), path)?;
     }
-    let done = work::run_all(&runs, &replays, args.jobs)?;
+    let done = work::run_all(&runs, &replays, &trees, args.jobs)?;
     if let Some(path) = &args.svg {
         save(path, plot::svg(&done).as_bytes())?;
     }

@@ -7,6 +7,7 @@ use crate::trace::output::{Output, Writing};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos, Op, Request};
 use presagio_sim::{Change, Level, Place, Run, Seen, Steering};
 use presagio_trace::{Process, Record};
+use presagio_tune::Trees;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -23,7 +24,13 @@ pub fn only_one(runs: &[Run]) -> anyhow::Result<()> {
 }
 
 /// Runs it once more, with someone who writes down what arrives.
-pub fn write(run: &Run, replays: &Replays, level: Level, path: &Path) -> anyhow::Result<()> {
+pub fn write(
+    run: &Run,
+    replays: &Replays,
+    trees: &Trees,
+    level: Level,
+    path: &Path,
+) -> anyhow::Result<()> {
     let mut scribe = Scribe {
         level,
         out: Writing::plain().create(path)?,
@@ -31,7 +38,9 @@ pub fn write(run: &Run, replays: &Replays, level: Level, path: &Path) -> anyhow:
         files: HashSet::new(),
         failed: None,
     };
-    simulation(run, replays).steered_by(&mut scribe).run()?;
+    simulation(run, replays, trees)
+        .steered_by(&mut scribe)
+        .run()?;
     match scribe.failed {
         Some(error) => Err(error),
         None => scribe.out.finish().map(drop),

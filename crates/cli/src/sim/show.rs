@@ -4,7 +4,7 @@ use super::Done;
 use crate::table::{Cell, Table};
 use crate::terminal::prose;
 use presagio_core::Histogram;
-use presagio_sim::{AppReport, LevelReport, PolicyChoice};
+use presagio_sim::{AppReport, Decided, LevelReport, Place, PolicyChoice};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -24,6 +24,10 @@ pub fn write(out: &mut impl Write, done: &[Done]) -> io::Result<()> {
     if done.len() == 1 {
         writeln!(out)?;
         apps(first).write(out)?;
+        if !first.report.decisions.is_empty() {
+            writeln!(out)?;
+            decisions(first).write(out)?;
+        }
     }
     Ok(())
 }
@@ -84,6 +88,41 @@ fn runs(done: &[Done]) -> Table {
         rows: (0..done.len()).map(row).collect(),
         columns,
     }
+}
+
+/// What `policy = "auto"` decided, where something changed.
+fn decisions(done: &Done) -> Table {
+    let row = |decided: &Decided| {
+        vec![
+            Cell::Text(place(decided.place)),
+            Cell::Span(decided.at),
+            Cell::Text(decided.decision.to_string()),
+        ]
+    };
+    Table {
+        title: "Decisions".to_owned(),
+        columns: vec![
+            ("place", "where"),
+            ("at", "when"),
+            ("decision", "what, and why"),
+        ],
+        rows: done.report.decisions.iter().map(row).collect(),
+    }
+}
+
+fn place(place: Place) -> String {
+    match place {
+        Place::IoNode(number) => format!("I/O node {number}"),
+        Place::Server(number) => format!("server {number}"),
+    }
+}
+
+fn decision_json(decided: &Decided) -> Value {
+    json!({
+        "place": place(decided.place), "at_ns": decided.at.0, "policy": decided.decision.name(),
+        "class": decided.decision.situation.class.name(), "tree": decided.decision.tree,
+        "reason": decided.decision.reason,
+    })
 }
 
 fn aggregation(level: Option<&LevelReport>) -> Cell {
@@ -206,6 +245,7 @@ fn run_json(done: &[Done], at: usize) -> Value {
             "read_bytes": report.devices.bytes[0], "written_bytes": report.devices.bytes[1],
             "busy_ns": report.devices.busy.0,
         },
+        "decisions": report.decisions.iter().map(decision_json).collect::<Vec<_>>(),
         "events": report.events,
     })
 }

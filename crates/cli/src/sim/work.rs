@@ -5,6 +5,7 @@ use super::replay::Replays;
 use crate::failure::failure;
 use crate::progress::progress;
 use presagio_sim::{Failed, Report, Run, Simulation};
+use presagio_tune::Trees;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use toml::Value;
@@ -19,7 +20,12 @@ pub fn value(text: &str) -> Value {
 }
 
 /// Runs all of them, some at a time, and shows how far it is.
-pub fn run_all(runs: &[Run], replays: &Replays, jobs: Option<usize>) -> anyhow::Result<Vec<Done>> {
+pub fn run_all(
+    runs: &[Run],
+    replays: &Replays,
+    trees: &Trees,
+    jobs: Option<usize>,
+) -> anyhow::Result<Vec<Done>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = jobs.unwrap_or(cores).clamp(1, runs.len().max(1));
     let bar = progress(runs.len() as u64);
@@ -30,7 +36,7 @@ pub fn run_all(runs: &[Run], replays: &Replays, jobs: Option<usize>) -> anyhow::
         loop {
             let at = next.fetch_add(1, Relaxed);
             let Some(run) = runs.get(at) else { break };
-            let report = simulation(run, replays).run();
+            let report = simulation(run, replays, trees).run();
             let failed = report.is_err();
             *reports[at].lock().unwrap_or_else(|e| e.into_inner()) = Some(report);
             bar.inc(1);
@@ -49,8 +55,8 @@ pub fn run_all(runs: &[Run], replays: &Replays, jobs: Option<usize>) -> anyhow::
 }
 
 /// A run with the recordings that it replays.
-pub fn simulation<'a>(run: &'a Run, replays: &Replays) -> Simulation<'a> {
-    let mut simulation = Simulation::new(&run.scenario);
+pub fn simulation<'a>(run: &'a Run, replays: &Replays, trees: &Trees) -> Simulation<'a> {
+    let mut simulation = Simulation::new(&run.scenario).choosing_by(trees.clone());
     for (app, settings) in run.scenario.apps.iter().enumerate() {
         if let Some(replay) = settings.trace.as_ref().and_then(|name| replays.get(name)) {
             simulation = simulation.replaying(app, replay.clone());

@@ -105,6 +105,11 @@ impl Exported {
         self.node.as_ref().expect("it runs")
     }
 
+    /// The node, to open windows of it.
+    pub fn node_mut(&mut self) -> &mut Node {
+        self.node.as_mut().expect("it runs")
+    }
+
     /// A new connection, and the root of the export.
     pub fn connect(&self) -> (Session, File) {
         self.connect_with(&options())

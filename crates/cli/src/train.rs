@@ -1,0 +1,318 @@
+//! `presagio train`: learns from a simulated campaign which policy suits which application and device.
+//!
+//! `presagio-sim` has the campaign and makes the trees; here it runs on all cores, and what came of it is shown.
+
+use crate::bench::{Bar, Report};
+use crate::failure::failure;
+use crate::progress::progress;
+use crate::table::{self, Cell, Table};
+use presagio_sim::campaign::{Evaluation, Learned, Outcome, PLATFORMS, Part, Plan, Task};
+use presagio_sim::{Cpu, Failed};
+use presagio_tune::evaluate::{Confusion, Verdict};
+use presagio_tune::{Class, Trees};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Learn which policy suits which application and device, from a simulated campaign
+///
+/// Simulates every situation of the thesis that AGIOS comes from: four clusters, one or four applications, shared
+/// files or own ones, contiguous or not, small and large requests, reads and writes, under six policies.
+/// From what the servers saw and how long it took it makes decision trees: one that tells access patterns
+/// apart, and some that select a policy. The text that comes out is what --policy auto uses
+/// (--trees FILE). The same seed gives the same text.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  presagio train -o trees.txt               a minute or two on two cores
+  presagio train --check                    how good are they?
+  presagio train --quick --check            less exactly, in seconds
+  presagio train --check --json | jq .bars
+  presagio ionode --export /scratch --listen unix:/run/node.sock \\
+      --policy auto --trees trees.txt --profile disk.json")]
+pub struct Args {
+    /// Where all randomness comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where to write the trees [default: stdout, unless --check]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Hold the trees against situations that they have not seen; exits 1 if a bar does not hold
+    #[arg(long)]
+    check: bool,
+    /// Fewer and smaller runs: good enough to notice a disaster
+    #[arg(long)]
+    quick: bool,
+    /// What deciding costs: that of our scheduler, or of AGIOS
+    #[arg(long, value_enum, default_value_t = Cost::Presagio)]
+    cpu: Cost,
+    /// Runs at the same time [default: one for each core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Print the evaluation as one JSON document, and nothing else
+    #[arg(long, requires = "check")]
+    json: bool,
+}
+
+/// Whose scheduler it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Cost {
+    Presagio,
+    Agios,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut plan = match args.quick {
+        true => Plan::quick(args.seed),
+        false => Plan::full(args.seed),
+    };
+    plan.cpu = match args.cpu {
+        Cost::Presagio => Cpu::Presagio,
+        Cost::Agios => Cpu::Agios,
+    };
+    let taught = part(&plan, false, args.jobs)?;
+    let learned = Learned::from(&taught, plan.seed);
+    let text = learned.trees()?.to_text(&about(args));
+    match &args.output {
+        Some(path) => std::fs::write(path, text).map_err(|cause| {
+            let what = format!("cannot write {}", path.display());
+            failure(what, cause, "choose a place that you may write to")
+        })?,
+        None if !args.check => write!(io::stdout(), "{text}")?,
+        None => {}
+    }
+    if !args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let held_out = part(&plan, true, args.jobs)?;
+    let report = report(&Evaluation::of(&learned, &taught, &held_out));
+    let effort = if args.quick { "quick" } else { "full" };
+    match args.json {
+        true => writeln!(io::stdout(), "{:#}", report.json("train", effort))?,
+        false => report.write(&mut io::stdout().lock(), table::colours())?,
+    }
+    let holds = report.bars.iter().all(|bar| bar.holds() == Some(true));
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What a reader of the text has to know.
+fn about(args: &Args) -> String {
+    let mut command = format!("presagio train --seed {}", args.seed);
+    if args.quick {
+        command += " --quick";
+    }
+    if args.cpu == Cost::Agios {
+        command += " --cpu agios";
+    }
+    format!("Made by: {command}\nWhich policy suits what arrives, and why: see docs/tune.md.")
+}
+
+/// The trees of a file, or those that come with Presagio.
+pub fn trees(path: Option<&PathBuf>) -> anyhow::Result<Trees> {
+    let Some(path) = path else {
+        return Ok(Trees::shipped());
+    };
+    let what = || format!("cannot use the trees of {}", path.display());
+    let advice = "write them with presagio train -o FILE";
+    let text = std::fs::read_to_string(path).map_err(|cause| failure(what(), cause, advice))?;
+    Trees::from_text(&text).map_err(|cause| failure(what(), cause, advice))
+}
+
+/// Runs a part of a campaign. Each run is one thread's from begin to end, so the figures do not depend on how many there are.
+pub fn part(plan: &Plan, held_out: bool, jobs: Option<usize>) -> anyhow::Result<Part> {
+    let tasks = plan.tasks(held_out);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = jobs.unwrap_or(cores).clamp(1, tasks.len().max(1));
+    let bar = progress(tasks.len() as u64);
+    bar.set_message(if held_out {
+        "situations not seen before"
+    } else {
+        "situations to learn from"
+    });
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Option<Result<Outcome, Failed>>>> =
+        tasks.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while let Some((at, task)) = take(&next, &tasks) {
+            let outcome = task.run();
+            *done[at].lock().unwrap_or_else(|e| e.into_inner()) = Some(outcome);
+            bar.inc(1);
+        }
+    };
+    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
+    bar.finish_and_clear();
+    let outcomes = tasks.iter().zip(done).map(|(task, done)| {
+        let outcome = done.into_inner().unwrap_or_else(|e| e.into_inner());
+        let outcome = outcome.ok_or_else(|| anyhow::anyhow!("a run is missing"))?;
+        outcome.map_err(|error| failure("a run failed", task.situation.name(), error))
+    });
+    Ok(Part::new(
+        plan,
+        held_out,
+        &outcomes.collect::<anyhow::Result<Vec<_>>>()?,
+    ))
+}
+
+fn take<'a>(next: &AtomicUsize, tasks: &'a [Task]) -> Option<(usize, &'a Task)> {
+    let at = next.fetch_add(1, Relaxed);
+    tasks.get(at).map(|task| (at, task))
+}
+
+/// The evaluation as tables, and its bars.
+pub fn report(evaluation: &Evaluation) -> Report {
+    let detection = |title: &str, confusion: &Confusion| confusion_table(title, confusion);
+    let verdicts = |title: &str, all: &[(String, Verdict)]| verdict_table(title, all);
+    Report {
+        tables: vec![
+            (
+                "detection_validated",
+                detection("Detection, 10-fold cross-validation (Tables 4.5 to 4.7)", &evaluation.detection_validated),
+            ),
+            (
+                "detection_held_out",
+                detection("Detection, runs that nothing was learned from", &evaluation.detection_held_out),
+            ),
+            ("majority", majority_table(evaluation)),
+            ("trees", sizes_table(evaluation)),
+            (
+                "taught",
+                verdicts("Situations that were learned from (Table 6.3, Fig. 6.1)", &evaluation.taught),
+            ),
+            (
+                "held_out",
+                verdicts("Situations with other numbers of processes and other seeds (Tables 6.4, 6.7, 6.8)", &evaluation.held_out),
+            ),
+        ],
+        notes: vec![
+            "The oracle knows all makespans and takes the shortest. Faster and slower count situations that differ by more \
+             than 10 % from no scheduler; a median beside each."
+                .to_owned(),
+        ],
+        bars: bars(evaluation),
+    }
+}
+
+fn bars(evaluation: &Evaluation) -> Vec<Bar> {
+    let (t3, detected) = evaluation.t3().unwrap_or((f64::NAN, f64::NAN));
+    let (name, alone) = evaluation.best_alone().unwrap_or(("none", f64::NAN));
+    let beside = |over: f64| (1.0 + alone) / (1.0 + over);
+    vec![
+        Bar::at_least(
+            "detection of four classes, held out",
+            100.0 * evaluation.detection_held_out.right(),
+            "%",
+            95.0,
+        ),
+        Bar::at_most("T3 over the oracle, held out", 100.0 * t3, "%", 3.0),
+        Bar::at_most("the same, classes as detected", 100.0 * detected, "%", 3.0),
+        Bar::at_least(
+            format!("best policy alone ({name}) over T3"),
+            beside(t3),
+            "",
+            1.0,
+        ),
+        Bar::at_least("the same, classes as detected", beside(detected), "", 1.0),
+    ]
+}
+
+fn confusion_table(title: &str, confusion: &Confusion) -> Table {
+    let row = |(at, class): (usize, Class)| {
+        let mut row = vec![Cell::Text(class.name().to_owned())];
+        row.extend(confusion.cells[at].iter().map(|count| Cell::Count(*count)));
+        row.push(Cell::Number(100.0 * confusion.precision(at), 1));
+        row.push(Cell::Number(100.0 * confusion.recall(at), 1));
+        row
+    };
+    Table {
+        title: title.to_owned(),
+        columns: vec![
+            ("class", "class"),
+            ("contiguous_small", "as cont. small"),
+            ("contiguous_large", "cont. large"),
+            ("noncontiguous_small", "non. small"),
+            ("noncontiguous_large", "non. large"),
+            ("precision_percent", "precision %"),
+            ("recall_percent", "recall %"),
+        ],
+        rows: Class::ALL.into_iter().enumerate().map(row).collect(),
+    }
+}
+
+fn majority_table(evaluation: &Evaluation) -> Table {
+    let row = |(platform, [read, write]): (&presagio_sim::campaign::Platform, &[f64; 2])| {
+        vec![
+            Cell::Text(platform.device.to_owned()),
+            Cell::Number(100.0 * write, 1),
+            Cell::Number(100.0 * read, 1),
+        ]
+    };
+    Table {
+        title: "Periods whose majority of files is taken for what it is (Table 6.6)".to_owned(),
+        columns: vec![
+            ("platform", "platform"),
+            ("write_percent", "write %"),
+            ("read_percent", "read %"),
+        ],
+        rows: PLATFORMS
+            .iter()
+            .zip(&evaluation.majority)
+            .map(row)
+            .collect(),
+    }
+}
+
+fn sizes_table(evaluation: &Evaluation) -> Table {
+    let row = |(name, nodes, leaves, wrong): &(String, usize, usize, f64)| {
+        vec![
+            Cell::Text(name.clone()),
+            Cell::Count(*nodes as u64),
+            Cell::Count(*leaves as u64),
+            Cell::Number(100.0 * wrong, 1),
+        ]
+    };
+    Table {
+        title: "Trees, and what 10-fold cross-validation gets wrong (Tables 6.1, 6.2)".to_owned(),
+        columns: vec![
+            ("tree", "tree"),
+            ("nodes", "nodes"),
+            ("leaves", "leaves"),
+            ("wrong_percent", "wrong %"),
+        ],
+        rows: evaluation.sizes.iter().map(row).collect(),
+    }
+}
+
+fn verdict_table(title: &str, all: &[(String, Verdict)]) -> Table {
+    let row = |(name, verdict): &(String, Verdict)| {
+        vec![
+            Cell::Text(name.clone()),
+            Cell::Number(100.0 * verdict.right, 1),
+            Cell::Number(100.0 * verdict.over_oracle, 1),
+            Cell::Number(100.0 * verdict.over_oracle_most, 1),
+            Cell::Count(verdict.increased.0),
+            Cell::Number(100.0 * verdict.increased.1, 1),
+            Cell::Count(verdict.decreased.0),
+            Cell::Number(100.0 * verdict.decreased.1, 1),
+        ]
+    };
+    Table {
+        title: title.to_owned(),
+        columns: vec![
+            ("solution", "solution"),
+            ("right_percent", "as the oracle %"),
+            ("over_oracle_percent", "longer %"),
+            ("over_oracle_most_percent", "at most %"),
+            ("faster", "faster"),
+            ("faster_median_percent", "by %"),
+            ("slower", "slower"),
+            ("slower_median_percent", "by %"),
+        ],
+        rows: all.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,138 @@
+//! `--policy auto`: once a period, the policy that suits what arrived (`presagio-tune`).
+//!
+//! The engine tells of each request under its lock; a thread of the node ends periods, asks the trees and switches. Whoever
+//! names a policy by hand switches this off; naming `auto` switches it on again.
+
+use crate::node::Shared;
+use presagio_core::Request;
+use presagio_engine::Recorder;
+use presagio_sched::PolicyKind;
+use presagio_tune::{Chooser, Decision, Metrics, Selector};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How the policy is chosen.
+#[derive(Clone, Debug)]
+pub struct AutoConfig {
+    /// What decides: trees, and the device if it is known.
+    pub chooser: Chooser,
+    /// How often.
+    pub period: Duration,
+}
+
+/// What a node that chooses keeps. See the module's header.
+pub struct Auto {
+    metrics: Arc<Mutex<Metrics>>,
+    chooser: Mutex<Chooser>,
+    pub period: Duration,
+    /// Held while a policy is set, so that a decision does not come after an order.
+    is_on: Mutex<bool>,
+    pub decisions: AtomicU64,
+    pub changes: AtomicU64,
+    last: Mutex<Option<Decision>>,
+}
+
+/// Tells the metrics of what arrives.
+struct Watcher(Arc<Mutex<Metrics>>);
+
+impl Recorder for Watcher {
+    fn arrival(&mut self, request: &Request) {
+        // Held by nobody but for the end of a period.
+        lock(&self.0).arrived(request, request.arrival);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Auto {
+    pub fn new(config: AutoConfig) -> Auto {
+        Auto {
+            metrics: Arc::new(Mutex::new(Metrics::new(Selector::STRIPE))),
+            chooser: Mutex::new(config.chooser),
+            period: config.period,
+            is_on: Mutex::new(true),
+            decisions: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Who has to be told of arrivals.
+    pub fn watcher(&self) -> Box<dyn Recorder> {
+        Box::new(Watcher(self.metrics.clone()))
+    }
+
+    /// Whether decisions are carried out. While it is held, none is.
+    pub fn is_on(&self) -> MutexGuard<'_, bool> {
+        lock(&self.is_on)
+    }
+
+    /// What was decided last.
+    pub fn last(&self) -> Option<Decision> {
+        lock(&self.last).clone()
+    }
+
+    /// A period is over: what suits it, if it tells anything.
+    fn decide(&self) -> Option<Decision> {
+        let period = lock(&self.metrics).end_period();
+        let decision = lock(&self.chooser).decide(&period)?;
+        self.decisions.fetch_add(1, Relaxed);
+        *lock(&self.last) = Some(decision.clone());
+        Some(decision)
+    }
+
+    /// For whoever asks what the node does.
+    pub fn status(&self) -> Value {
+        let decision = self.last().map(|decision| {
+            json!({
+                "policy": decision.name(),
+                "class": decision.situation.class.name(),
+                "operation": decision.situation.op.to_string(),
+                "files": decision.situation.files,
+                "ratio": decision.situation.ratio,
+                "tree": decision.tree,
+                "reason": decision.reason,
+            })
+        });
+        json!({
+            "on": *self.is_on(),
+            "decisions": self.decisions.load(Relaxed),
+            "changes": self.changes.load(Relaxed),
+            "last": decision,
+        })
+    }
+}
+
+/// Decides until the node ends.
+pub fn run(auto: &Auto, node: &Shared, ending: &OwnedFd) {
+    loop {
+        let mut waits = [PollFd::new(ending, PollFlags::IN)];
+        let timeout = rustix::time::Timespec::try_from(auto.period).ok();
+        let _ = poll(&mut waits, timeout.as_ref());
+        if !waits[0].revents().is_empty() {
+            return;
+        }
+        let Some(decision) = auto.decide() else {
+            continue;
+        };
+        let is_on = auto.is_on();
+        // An I/O node always has a scheduler: NOOP keeps the order of arrival and costs least.
+        let policy = decision.policy.unwrap_or(PolicyKind::Noop);
+        if !*is_on || policy == node.policy() {
+            continue;
+        }
+        match node.set_policy(policy) {
+            Ok(()) => {
+                auto.changes.fetch_add(1, Relaxed);
+                tracing::info!("policy {policy}, chosen: {decision}");
+            }
+            Err(error) => tracing::warn!("policy {policy} was chosen and cannot be used: {error}"),
+        }
+    }
+}

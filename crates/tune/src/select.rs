@@ -1,0 +1,634 @@
+//! From what arrives to a policy: which trees there are, what they may ask, and who asks them.
+
+use crate::metrics::{FileMetrics, Metrics, Period};
+use crate::text::{self, TextError};
+use crate::tree::{Feature, Kind, Schema, Tree};
+use presagio_core::{Nanos, Op, Range, Request};
+use presagio_device::Model;
+use presagio_sched::PolicyKind;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What an application does to a file, as the application sees it (thesis 3.2.2 and 4.3).
+///
+/// Its *contiguous* is non-contiguous at a server, to which several processes go at once, each in its own part; processes that
+/// take turns (1-D strided) ask for what lies side by side. Large requests touch all servers, small ones less than a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Each process has its own part; small requests.
+    ContiguousSmall,
+    /// Each process has its own part; large requests.
+    ContiguousLarge,
+    /// Processes take turns; small requests.
+    NoncontiguousSmall,
+    /// Processes take turns; large requests.
+    NoncontiguousLarge,
+}
+
+impl Class {
+    /// All of them, in the order of the tables.
+    pub const ALL: [Class; 4] = [
+        Class::ContiguousSmall,
+        Class::ContiguousLarge,
+        Class::NoncontiguousSmall,
+        Class::NoncontiguousLarge,
+    ];
+
+    /// As trees call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::ContiguousSmall => "contiguous-small",
+            Class::ContiguousLarge => "contiguous-large",
+            Class::NoncontiguousSmall => "noncontiguous-small",
+            Class::NoncontiguousLarge => "noncontiguous-large",
+        }
+    }
+
+    /// Whether each process has its own part.
+    pub const fn is_contiguous(self) -> bool {
+        matches!(self, Class::ContiguousSmall | Class::ContiguousLarge)
+    }
+
+    /// Whether requests are large.
+    pub const fn is_large(self) -> bool {
+        matches!(self, Class::ContiguousLarge | Class::NoncontiguousLarge)
+    }
+
+    /// The class of both.
+    pub const fn of(contiguous: bool, large: bool) -> Class {
+        match (contiguous, large) {
+            (true, false) => Class::ContiguousSmall,
+            (true, true) => Class::ContiguousLarge,
+            (false, false) => Class::NoncontiguousSmall,
+            (false, true) => Class::NoncontiguousLarge,
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The name of the tree that tells classes apart.
+pub const DETECTION: &str = "detection";
+
+/// Requests for a file in a period below which it says nothing about the application.
+const REQUESTS_MIN: u64 = 8;
+
+impl FileMetrics {
+    /// What the detection tree may ask.
+    pub fn schema() -> Schema {
+        Schema {
+            features: ["distance", "touching", "reach", "stripe_us", "stripe_turns"]
+                .map(Feature::number)
+                .to_vec(),
+            classes: Class::ALL.map(|class| class.name().to_owned()).to_vec(),
+        }
+    }
+
+    /// Its values, in the order of [`FileMetrics::schema`].
+    pub fn values(&self) -> Vec<f64> {
+        vec![
+            self.distance,
+            self.touching,
+            self.reach,
+            self.stripe_us,
+            self.stripe_turns,
+        ]
+    }
+
+    /// Whether there were enough requests to say anything.
+    pub fn is_telling(&self) -> bool {
+        self.requests >= REQUESTS_MIN
+    }
+}
+
+/// What can be known of a situation (thesis 6.1). What is not known is none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selection {
+    /// What is done, mostly.
+    pub op: Op,
+    /// How many files requests come for.
+    pub files: u64,
+    /// What the application does.
+    pub class: Class,
+    /// Bytes of each file that are accessed, on one server.
+    pub file_bytes: Option<f64>,
+    /// The device's sequential to random throughput ratio, for the operation and the usual request.
+    pub ratio: Option<f64>,
+    /// Bytes of memory of a server.
+    pub memory: Option<f64>,
+}
+
+impl Selection {
+    /// Everything that a selection tree may ask, in order.
+    pub fn features() -> Vec<Feature> {
+        vec![
+            Feature::one_of("operation", &["read", "write"]),
+            Feature::number("files"),
+            Feature::number("file_bytes"),
+            Feature::one_of("spatiality", &["contiguous", "noncontiguous"]),
+            Feature::one_of("requests", &["small", "large"]),
+            Feature::number("ratio"),
+            Feature::number("memory"),
+        ]
+    }
+
+    /// The trees of Table 6.1, and one that needs nothing but what arrives: name, and what each may ask.
+    pub const TREES: [(&str, &[&str]); 6] = [
+        (
+            "T1",
+            &[
+                "operation",
+                "files",
+                "file_bytes",
+                "spatiality",
+                "requests",
+                "ratio",
+                "memory",
+            ],
+        ),
+        (
+            "T2",
+            &[
+                "operation",
+                "files",
+                "file_bytes",
+                "spatiality",
+                "requests",
+                "ratio",
+            ],
+        ),
+        (
+            "T3",
+            &["operation", "files", "spatiality", "requests", "ratio"],
+        ),
+        ("T4", &["operation", "spatiality", "requests", "ratio"]),
+        (
+            "T5",
+            &["operation", "files", "file_bytes", "spatiality", "requests"],
+        ),
+        (
+            "application",
+            &["operation", "files", "spatiality", "requests"],
+        ),
+    ];
+
+    /// The trees that are of use while requests arrive: how much will be accessed of a file is not known then.
+    pub const LIVE: [&str; 2] = ["T3", "application"];
+
+    /// The schema of a tree that may ask these and answers with these policies.
+    pub fn schema(features: &[&str], policies: &[&str]) -> Schema {
+        let asked = |feature: &Feature| features.contains(&feature.name.as_str());
+        Schema {
+            features: Selection::features().into_iter().filter(asked).collect(),
+            classes: policies.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    /// The values that a tree wants; none if one of them is not known.
+    pub fn values(&self, schema: &Schema) -> Option<Vec<f64>> {
+        let number = |yes: bool| Some(f64::from(u8::from(yes)));
+        let value = |feature: &Feature| match feature.name.as_str() {
+            "operation" => number(self.op == Op::Write),
+            "files" => Some(self.files as f64),
+            "file_bytes" => self.file_bytes,
+            "spatiality" => number(!self.class.is_contiguous()),
+            "requests" => number(self.class.is_large()),
+            "ratio" => self.ratio,
+            "memory" => self.memory,
+            _ => None,
+        };
+        schema.features.iter().map(value).collect()
+    }
+}
+
+/// A detection tree, and selection trees to choose from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trees {
+    detection: Tree,
+    /// The first whose every feature is known is asked.
+    selection: Vec<Tree>,
+}
+
+/// Why a text has no trees that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreesError {
+    /// It is no text of trees.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// It has not what is needed.
+    #[error("the tree {tree} {reason}")]
+    Tree {
+        /// Which.
+        tree: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl Trees {
+    /// Trees that can be used: all they ask is known here, and all they answer.
+    pub fn new(detection: Tree, selection: Vec<Tree>) -> Result<Trees, TreesError> {
+        let wrong = |tree: &Tree, reason: String| TreesError::Tree {
+            tree: tree.name.clone(),
+            reason,
+        };
+        if detection.schema != FileMetrics::schema() {
+            let reason =
+                "asks or answers something else than the metrics of files and their classes";
+            return Err(wrong(&detection, reason.to_owned()));
+        }
+        for tree in &selection {
+            let known = Selection::features();
+            let strange = tree.schema.features.iter().find(|f| !known.contains(f));
+            if let Some(feature) = strange {
+                let reason = format!("asks for {}, which is not known", describe(feature));
+                return Err(wrong(tree, reason));
+            }
+            for class in &tree.schema.classes {
+                policy(class)
+                    .map_err(|error| wrong(tree, format!("answers what cannot be: {error}")))?;
+            }
+        }
+        Ok(Trees {
+            detection,
+            selection,
+        })
+    }
+
+    /// Reads a text of trees: one is called `detection`, the others select.
+    pub fn from_text(text: &str) -> Result<Trees, TreesError> {
+        let mut trees = text::read(text)?;
+        let missing = || TreesError::Tree {
+            tree: DETECTION.to_owned(),
+            reason: "is not there".to_owned(),
+        };
+        let at = trees.iter().position(|tree| tree.name == DETECTION);
+        let detection = trees.remove(at.ok_or_else(missing)?);
+        Trees::new(detection, trees)
+    }
+
+    /// The text, with some lines for people at its head.
+    pub fn to_text(&self, about: &str) -> String {
+        let all = std::iter::once(&self.detection).chain(&self.selection);
+        text::write(about, &all.cloned().collect::<Vec<_>>())
+    }
+
+    /// Those that come with Presagio, as `presagio train` made them.
+    pub fn shipped() -> Trees {
+        // A test reads it, too.
+        Trees::from_text(include_str!("../trees/default.txt"))
+            .expect("the text is part of this crate")
+    }
+
+    /// The tree that tells classes apart.
+    pub fn detection(&self) -> &Tree {
+        &self.detection
+    }
+
+    /// The trees that select, in the order in which they are tried.
+    pub fn selection(&self) -> &[Tree] {
+        &self.selection
+    }
+
+    /// What the detection tree takes a file's requests for.
+    pub fn class_of(&self, file: &FileMetrics) -> Class {
+        Class::ALL[self.detection.classify(&file.values())]
+    }
+
+    /// The class of most files of an operation, with how many there are of it and in all; none if no file tells. (4.3: the
+    /// majority of the files stands for all.)
+    pub fn majority(&self, period: &Period, op: Op) -> Option<(Class, u64, u64)> {
+        let mut counts = [0; 4];
+        let files = period.files.iter();
+        for file in files.filter(|file| file.op == op && file.is_telling()) {
+            counts[self.detection.classify(&file.values())] += 1;
+        }
+        let more = |best, at| if counts[at] > counts[best] { at } else { best };
+        let most = (0..4).reduce(more)?;
+        let all = counts.iter().sum();
+        (all > 0).then_some((Class::ALL[most], counts[most], all))
+    }
+}
+
+fn describe(feature: &Feature) -> String {
+    match &feature.kind {
+        Kind::Number => format!("{} (a number)", feature.name),
+        Kind::OneOf(values) => format!("{} ({})", feature.name, values.join(", ")),
+    }
+}
+
+/// The policy of a name; `none` is no scheduler at all.
+fn policy(name: &str) -> Result<Option<PolicyKind>, presagio_sched::UnknownPolicy> {
+    match name {
+        "none" => Ok(None),
+        name => name.parse().map(Some),
+    }
+}
+
+/// What a device is like, for trees: ratios that are worked out when they are first asked for.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    model: Model,
+    /// By operation and the power of two of the size.
+    known: BTreeMap<(usize, u32), f64>,
+}
+
+impl Drive {
+    /// This device.
+    pub fn new(model: Model) -> Drive {
+        Drive {
+            model,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// The sequential to random throughput ratio for requests of about this size. What a profile measured is read from it;
+    /// a model is tried, in virtual time, with the power of two that is nearest.
+    pub fn ratio(&mut self, op: Op, size: u64) -> f64 {
+        if let Model::Fitted(profile) = &self.model {
+            return profile.ratio(op, size);
+        }
+        let power = (size.max(1) + size.max(1) / 2).ilog2().clamp(9, 24);
+        let model = &self.model;
+        *self
+            .known
+            .entry((op.index(), power))
+            .or_insert_with(|| tried(model, op, 1 << power))
+    }
+}
+
+/// As the thesis measures (5.2.1), a file of 1200 MB, but not all of it where that takes more than this many requests.
+const TRIED_MAX: u64 = 40_000;
+
+fn tried(model: &Model, op: Op, size: u64) -> f64 {
+    let records = (1200 << 20) / size;
+    let count = records.min(TRIED_MAX);
+    let took = |sequential: bool| {
+        let Ok(mut device) = model.device() else {
+            return 1;
+        };
+        let (mut now, mut random) = (Nanos::ZERO, crate::Random::new(7));
+        for at in 0..count {
+            let record = if sequential {
+                at
+            } else {
+                random.below(records)
+            };
+            now = device.serve(op, Range::at(record * size, size), now);
+        }
+        now.0.max(1)
+    };
+    took(false) as f64 / took(true) as f64
+}
+
+/// What was decided, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The policy; none is no scheduler.
+    pub policy: Option<PolicyKind>,
+    /// The tree that said so.
+    pub tree: String,
+    /// What was asked on the way through it, in words.
+    pub reason: String,
+    /// What was known.
+    pub situation: Selection,
+    /// Files of that class, and all that told anything.
+    pub votes: (u64, u64),
+}
+
+impl Decision {
+    /// The policy's name.
+    pub fn name(&self) -> &'static str {
+        self.policy.map_or("none", PolicyKind::name)
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (of, all) = self.votes;
+        let class = self.situation.class;
+        write!(
+            f,
+            "{} by {}: {}; {of} of {all} files are {class}",
+            self.name(),
+            self.tree,
+            self.reason
+        )
+    }
+}
+
+/// Decides for a period: trees, and the device if it is known.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    trees: Trees,
+    drive: Option<Drive>,
+}
+
+/// Requests in a period below which nothing is decided.
+const DECIDE_MIN: u64 = 32;
+
+impl Chooser {
+    /// Without a device, only trees that do not ask for one are asked.
+    pub fn new(trees: Trees, drive: Option<Drive>) -> Chooser {
+        Chooser { trees, drive }
+    }
+
+    /// What suits this period. None where too little arrived to say anything: what was decided before still holds.
+    pub fn decide(&mut self, period: &Period) -> Option<Decision> {
+        let op = period.op()?;
+        let requests = period.requests[op.index()];
+        if requests < DECIDE_MIN {
+            return None;
+        }
+        let (class, of, all) = self.trees.majority(period, op)?;
+        let size = period.bytes[op.index()] / requests;
+        let situation = Selection {
+            op,
+            files: period.accessed[op.index()],
+            class,
+            file_bytes: None,
+            ratio: self.drive.as_mut().map(|drive| drive.ratio(op, size)),
+            memory: None,
+        };
+        let mut trees = self.trees.selection.iter();
+        let (tree, values) =
+            trees.find_map(|tree| Some((tree, situation.values(&tree.schema)?)))?;
+        Some(Decision {
+            policy: policy(tree.answer(&values)).ok()?,
+            tree: tree.name.clone(),
+            reason: tree.reason(&values),
+            situation,
+            votes: (of, all),
+        })
+    }
+}
+
+/// Sees what arrives and decides at the end of each period. See the crate's header.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    metrics: Metrics,
+    chooser: Chooser,
+}
+
+impl Selector {
+    /// A selector for a storage with such stripes.
+    pub fn new(chooser: Chooser, stripe: u64) -> Selector {
+        Selector {
+            metrics: Metrics::new(stripe),
+            chooser,
+        }
+    }
+
+    /// Stripes where nobody says how large they are: those of the thesis.
+    pub const STRIPE: u64 = 32 << 10;
+
+    /// A request arrives.
+    #[inline]
+    pub fn arrived(&mut self, request: &Request, now: Nanos) {
+        self.metrics.arrived(request, now);
+    }
+
+    /// A period is over. See [`Chooser::decide`].
+    pub fn decide(&mut self) -> Option<Decision> {
+        let period = self.metrics.end_period();
+        self.chooser.decide(&period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Node;
+    use presagio_core::{FileId, RequestId};
+
+    fn leaf(class: usize) -> Node {
+        Node::Leaf { class, cases: 1 }
+    }
+
+    /// Whoever is far from the one before is contiguous; contiguous writes get SJF on devices that seek.
+    fn trees() -> Trees {
+        let detection = Tree {
+            name: DETECTION.to_owned(),
+            schema: FileMetrics::schema(),
+            root: Node::Number {
+                feature: 0,
+                threshold: 4.0,
+                below: Box::new(leaf(2)),
+                above: Box::new(leaf(0)),
+            },
+        };
+        let with_ratio = Tree {
+            name: "T3".to_owned(),
+            schema: Selection::schema(Selection::TREES[2].1, &["none", "SJF"]),
+            root: Node::Number {
+                feature: 4,
+                threshold: 2.0,
+                below: Box::new(leaf(0)),
+                above: Box::new(leaf(1)),
+            },
+        };
+        let without = Tree {
+            name: "application".to_owned(),
+            schema: Selection::schema(Selection::TREES[5].1, &["none", "aIOLi"]),
+            root: leaf(1),
+        };
+        Trees::new(detection, vec![with_ratio, without]).expect("good")
+    }
+
+    fn arrivals(selector: &mut Selector, count: u64, apart: u64) {
+        for at in 0..count {
+            let range = Range::at(at * apart * 8192, 8192);
+            let request = Request::new(RequestId(at), FileId(at % 2), Op::Write, range);
+            selector.arrived(&request, Nanos(at * 1000));
+        }
+    }
+
+    #[test]
+    fn the_device_decides_where_it_is_known() {
+        let drive = |name| Some(Drive::new(Model::named(name).expect(name)));
+        let decide = |drive| {
+            let mut selector = Selector::new(Chooser::new(trees(), drive), 32 << 10);
+            arrivals(&mut selector, 100, 50);
+            selector.decide().expect("enough")
+        };
+        let disk = decide(drive("pastel"));
+        assert_eq!(disk.policy, Some(PolicyKind::Sjf));
+        assert!(disk.situation.ratio.is_some_and(|ratio| ratio > 15.0));
+        assert_eq!(disk.situation.class, Class::ContiguousSmall);
+        assert_eq!((disk.situation.files, disk.votes), (2, (2, 2)));
+        let said = disk.to_string();
+        assert!(
+            said.starts_with("SJF by T3: ratio") && said.contains("2 of 2 files"),
+            "{said}"
+        );
+        assert_eq!(decide(drive("edel")).policy, None);
+        assert_eq!(decide(None).policy, Some(PolicyKind::Aioli));
+    }
+
+    #[test]
+    fn too_little_decides_nothing() {
+        let mut selector = Selector::new(Chooser::new(trees(), None), 32 << 10);
+        assert_eq!(selector.decide(), None);
+        arrivals(&mut selector, 31, 1);
+        assert_eq!(selector.decide(), None);
+        arrivals(&mut selector, 32, 1);
+        assert!(selector.decide().is_some());
+    }
+
+    #[test]
+    fn trees_that_ask_or_answer_what_is_not_known_are_refused() {
+        let good = trees().to_text("");
+        assert_eq!(Trees::from_text(&good), Ok(trees()));
+        for (from, to, said) in [
+            ("class aIOLi", "class LIFO", "LIFO"),
+            ("feature files: number", "feature colour: number", "colour"),
+            ("tree detection", "tree detector", "is not there"),
+            (
+                "class contiguous-small",
+                "class contiguous-tiny",
+                "something else",
+            ),
+        ] {
+            let text = good
+                .replace(from, to)
+                .replace("choose aIOLi", "choose LIFO");
+            let text = match to.contains("tiny") {
+                true => text.replace("choose contiguous-small", "choose contiguous-tiny"),
+                false => text,
+            };
+            let text = if to.contains("LIFO") {
+                text
+            } else {
+                text.replace("choose LIFO", "choose aIOLi")
+            };
+            let error = Trees::from_text(&text).expect_err(to).to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn ratios_of_presets_are_near_the_published_ones() {
+        for (name, write, read) in [("pastel", 21.29, 38.91), ("edel", 0.66, 2.37)] {
+            let mut drive = Drive::new(Model::named(name).expect(name));
+            for (op, published) in [(Op::Write, write), (Op::Read, read)] {
+                let ours = drive.ratio(op, 8192);
+                assert!((ours / published - 1.0).abs() < 0.1, "{name} {op}: {ours}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_shipped_trees_can_be_read_and_know_what_they_need() {
+        let trees = Trees::shipped();
+        let names: Vec<&str> = trees.selection().iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(names, Selection::LIVE);
+        for (tree, asked) in trees.selection().iter().zip(["ratio", "files"]) {
+            assert!(tree.schema.features.iter().any(|f| f.name == asked));
+        }
+    }
+}
