@@ -7,7 +7,8 @@
 //! open files (several only where clients share the owner), and ends with the last of them. When a client's connection is
 //! lost, what it holds stays for a while: it may come back and claim it. When the node was ended while locks were held, the
 //! next one gives no new locks until those who held them are back and have claimed theirs, or for a while if they do
-//! not come. Who held locks is kept in the node's own directory, a few seconds late where locks were given back.
+//! not come, unless it is said that they are dead. Who held locks is kept in the node's own directory, a few seconds late
+//! where locks were given back.
 //!
 //! A claim is good only if nobody else can have had the lock meanwhile: it is still in the table, or the node waits for
 //! this very client and has given no new locks yet. Whoever comes later, or from another node, is told that it is lost.
@@ -29,20 +30,29 @@ pub const LOCKS_PER_USER_MAX: usize = 16_384;
 /// Clients of which it is remembered that they are dead, for what the node had not yet seen of them.
 const DEAD_MAX: usize = 1024;
 
+/// A client over all its connections. Its number is no secret: whoever else says it is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Known {
+    /// The number that it gave itself.
+    pub instance: Instance,
+    /// Whose it was proved to be.
+    pub uid: u32,
+}
+
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Client {
     /// It did not say who it is: the number of its session. It cannot come back.
     Session(u64),
-    /// Over all its connections.
-    Instance(Instance),
+    /// It may come back.
+    Known(Known),
 }
 
 impl Client {
-    fn instance(self) -> Option<Instance> {
+    fn known(self) -> Option<Known> {
         match self {
             Client::Session(_) => None,
-            Client::Instance(instance) => Some(instance),
+            Client::Known(known) => Some(known),
         }
     }
 }
@@ -68,6 +78,16 @@ struct Holder {
     through: u64,
     /// It is gone, and may come back until then.
     orphaned_until: Option<Instant>,
+}
+
+impl Holder {
+    fn of(wanted: &Wanted) -> Holder {
+        Holder {
+            client: wanted.client,
+            through: wanted.through,
+            orphaned_until: None,
+        }
+    }
 }
 
 /// A lock that is held.
@@ -120,17 +140,29 @@ pub struct Locks {
     /// For no longer than that.
     waits_until: Instant,
     /// The clients that held locks of the node before.
-    before: HashSet<Instance>,
+    before: HashSet<Known>,
     /// Those of them that are not back yet.
-    awaited: Mutex<HashSet<Instance>>,
+    awaited: Mutex<HashSet<Known>>,
     /// The clients that the next node is told of, and which of all locks each got last.
-    noted: Mutex<HashMap<Instance, u64>>,
+    noted: Mutex<HashMap<Known, u64>>,
     /// How many locks were given.
     numbers: AtomicU64,
-    /// Clients that never come back, by instance and user; the last ones.
-    dead: Mutex<VecDeque<(Instance, u32)>>,
+    /// Clients that never come back; the last ones.
+    dead: Mutex<VecDeque<Dead>>,
+    /// How many were said to be dead.
+    deaths: AtomicU64,
     /// How long the locks of a lost client are kept.
     kept_for: Duration,
+}
+
+/// A client that never comes back.
+#[derive(Clone, Copy, Debug)]
+struct Dead {
+    client: Known,
+    /// The user whose locks end with it.
+    uid: u32,
+    /// The how manieth it was.
+    number: u64,
 }
 
 /// How many locks each user has.
@@ -157,9 +189,10 @@ impl Counts {
         }
     }
 
-    fn is_full(&self, uid: u32) -> bool {
-        let count = lock(&self.by_user).get(&uid).copied();
-        count.is_some_and(|count| count >= LOCKS_PER_USER_MAX)
+    /// Whether a user may have so many more pieces than now. Who gets no more of them may have them in any case.
+    fn has_room(&self, uid: u32, more: usize) -> bool {
+        let count = lock(&self.by_user).get(&uid).copied().unwrap_or(0);
+        more == 0 || count + more <= LOCKS_PER_USER_MAX
     }
 }
 
@@ -171,14 +204,16 @@ struct Locked {
     expires: Option<Instant>,
     /// What holds them in the file system.
     below: Option<OwnedFd>,
+    /// What those who died up to this number held is held no more.
+    deaths_seen: u64,
     /// It had no locks any more, and is about to be taken from the table.
     removed: bool,
 }
 
 impl Locks {
     /// Keeps locks of lost clients for `kept_for`; waits for those who held locks of the node before for as long.
-    pub fn new(before: impl IntoIterator<Item = Instance>, kept_for: Duration) -> Locks {
-        let before: HashSet<Instance> = before.into_iter().collect();
+    pub fn new(before: impl IntoIterator<Item = Known>, kept_for: Duration) -> Locks {
+        let before: HashSet<Known> = before.into_iter().collect();
         Locks {
             files: Mutex::default(),
             counts: Arc::default(),
@@ -189,6 +224,7 @@ impl Locks {
             numbers: AtomicU64::new(1),
             before,
             dead: Mutex::default(),
+            deaths: AtomicU64::new(0),
             kept_for,
         }
     }
@@ -215,7 +251,7 @@ impl Locks {
     }
 
     /// A client has claimed all that it held.
-    pub fn is_back(&self, client: Instance) {
+    pub fn is_back(&self, client: Known) {
         let mut awaited = lock(&self.awaited);
         awaited.remove(&client);
         if awaited.is_empty() {
@@ -247,9 +283,11 @@ impl Locks {
         wanted: &Wanted,
         open: impl FnOnce() -> std::io::Result<OwnedFd>,
     ) -> LockStatus {
-        let is_full = self.counts.is_full(wanted.owner.uid);
+        let has_room = self
+            .counts
+            .has_room(wanted.owner.uid, file.more_pieces(wanted));
         if wanted.kind == LockType::Unlock {
-            if is_full && file.is_split_by(wanted) {
+            if !has_room {
                 return LockStatus::Error;
             }
             file.release(wanted);
@@ -267,7 +305,11 @@ impl Locks {
                 false => LockStatus::Blocked,
             };
         }
-        if is_full {
+        if !has_room && wanted.reclaim && file.covers(wanted) {
+            file.renew(wanted);
+            return LockStatus::Success;
+        }
+        if !has_room {
             tracing::debug!("uid {} has as many locks as it may", wanted.owner.uid);
             return LockStatus::Error;
         }
@@ -288,8 +330,8 @@ impl Locks {
     /// Whether nobody else can have had it since. The file's mutex is held: no lock of it is given meanwhile.
     fn may_claim(&self, file: &Locked, wanted: &Wanted) -> bool {
         let held_before = || {
-            let instance = wanted.client.instance();
-            instance.is_some_and(|instance| self.before.contains(&instance))
+            let known = wanted.client.known();
+            known.is_some_and(|known| self.before.contains(&known))
         };
         file.covers(wanted) || (!self.grace_left().is_zero() && held_before())
     }
@@ -325,38 +367,64 @@ impl Locks {
         });
     }
 
-    /// A client of this user is dead: what it held is held no more.
-    pub fn died(&self, instance: Instance, uid: u32) {
+    /// A client is dead: what it held for this user is held no more, and it is not waited for. Nor is a file that is in use,
+    /// whose file system may hang: who has it next lets go what the dead have of it.
+    pub fn died(&self, client: Known, uid: u32) {
+        self.is_back(client);
         let mut dead = lock(&self.dead);
         if dead.len() >= DEAD_MAX {
             dead.pop_front();
         }
-        dead.push_back((instance, uid));
+        let number = self.deaths.load(Ordering::SeqCst) + 1;
+        dead.push_back(Dead {
+            client,
+            uid,
+            number,
+        });
+        self.deaths.store(number, Ordering::SeqCst);
         drop(dead);
-        let client = Client::Instance(instance);
-        for (key, _) in self.all() {
-            self.find(key, |file| {
-                file.let_go(|lock, holder| holder.client == client && lock.owner.uid == uid);
-            });
-        }
+        self.try_each(|_| {});
     }
 
     fn is_dead(&self, client: Client, uid: u32) -> bool {
-        let instance = client.instance();
-        instance.is_some_and(|instance| lock(&self.dead).contains(&(instance, uid)))
+        let dead = lock(&self.dead);
+        client
+            .known()
+            .is_some_and(|known| dead.iter().any(|it| it.client == known && it.uid == uid))
+    }
+
+    /// What those held who died since this file was looked at last is held no more.
+    fn forget_dead(&self, file: &mut Locked) {
+        let deaths = self.deaths.load(Ordering::SeqCst);
+        if file.deaths_seen == deaths {
+            return;
+        }
+        let dead = lock(&self.dead);
+        let since = dead.iter().filter(|dead| dead.number > file.deaths_seen);
+        let since: HashSet<(Client, u32)> = since
+            .map(|dead| (Client::Known(dead.client), dead.uid))
+            .collect();
+        drop(dead);
+        file.deaths_seen = deaths;
+        file.let_go(|lock, holder| since.contains(&(holder.client, lock.owner.uid)));
+    }
+
+    /// Does something with the locks of every file that nobody else has just now.
+    fn try_each(&self, act: impl Fn(&mut Locked)) {
+        for (key, file) in self.all() {
+            if let Some(inside) = try_lock(&file)
+                && !inside.removed
+            {
+                self.inside(key, inside, &act);
+            }
+        }
     }
 
     /// Gives back what nobody came back for, and forgets who holds nothing any more. It waits for no file: what is in use is
     /// left for the next time.
     pub fn tidy(&self, own: Option<&OwnDirectory>) {
         let before = lock(&self.noted).clone();
-        for (key, file) in self.all() {
-            if let Some(inside) = try_lock(&file)
-                && !inside.removed
-            {
-                self.inside(key, inside, Locked::forget_orphans);
-            }
-        }
+        self.try_each(Locked::forget_orphans);
         let Some(mut holders) = self.holders() else {
             return;
         };
@@ -378,24 +446,24 @@ impl Locks {
     }
 
     /// Clients that hold locks, or may claim them; `None` if that cannot be told now.
-    fn holders(&self) -> Option<HashSet<Instance>> {
+    fn holders(&self) -> Option<HashSet<Known>> {
         let mut holders = HashSet::new();
         for (_, file) in self.all() {
             let file = try_lock(&file)?;
             let all = file.locks.iter().flat_map(|lock| &lock.holders);
-            holders.extend(all.filter_map(|holder| holder.client.instance()));
+            holders.extend(all.filter_map(|holder| holder.client.known()));
         }
         Some(holders)
     }
 
     /// Before it is answered: a client that has a lock is known to the next node.
     fn note_holder(&self, client: Client, own: Option<&OwnDirectory>) {
-        let Some(instance) = client.instance() else {
+        let Some(known) = client.known() else {
             return;
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut noted = lock(&self.noted);
-        if noted.insert(instance, number).is_none() {
+        if noted.insert(known, number).is_none() {
             note(own, &noted);
         }
     }
@@ -403,7 +471,8 @@ impl Locks {
     /// Does something with the locks of a file.
     fn with<T>(&self, key: FileKey, act: impl FnOnce(&mut Locked) -> T) -> T {
         loop {
-            let new = || Arc::new(Mutex::new(Locked::new(self.counts.clone())));
+            let deaths = self.deaths.load(Ordering::SeqCst);
+            let new = || Arc::new(Mutex::new(Locked::new(self.counts.clone(), deaths)));
             let file = self.files().entry(key).or_insert_with(new).clone();
             let inside = lock(&file);
             if !inside.removed {
@@ -428,6 +497,7 @@ impl Locks {
         mut file: MutexGuard<'_, Locked>,
         act: impl FnOnce(&mut Locked) -> T,
     ) -> T {
+        self.forget_dead(&mut file);
         let result = act(&mut file);
         file.removed = file.locks.is_empty();
         let is_over = file.removed;
@@ -447,7 +517,7 @@ impl Locks {
 }
 
 /// Remembers, for the next node, who holds locks. If that fails, the next node gives no time to claim them.
-fn note(own: Option<&OwnDirectory>, holders: &HashMap<Instance, u64>) {
+fn note(own: Option<&OwnDirectory>, holders: &HashMap<Known, u64>) {
     if let Some(own) = own
         && let Err(error) = own.note_holders(holders.keys())
     {
@@ -468,12 +538,13 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 impl Locked {
-    fn new(counts: Arc<Counts>) -> Locked {
+    fn new(counts: Arc<Counts>, deaths_seen: u64) -> Locked {
         Locked {
             locks: Vec::new(),
             counts,
             expires: None,
             below: None,
+            deaths_seen,
             removed: false,
         }
     }
@@ -566,10 +637,26 @@ impl Locked {
         at >= wanted.end
     }
 
-    /// Whether giving this back makes two of one.
-    fn is_split_by(&self, wanted: &Wanted) -> bool {
-        self.own(wanted)
-            .any(|lock| lock.start < wanted.start && wanted.end < lock.end)
+    /// How many pieces more there are when what is wanted is done: what is left of those in the way, and the new one.
+    fn more_pieces(&self, wanted: &Wanted) -> usize {
+        let (before, left) = self.own(wanted).fold((0, 0), |(before, left), lock| {
+            let (head, tail) = (lock.start < wanted.start, wanted.end < lock.end);
+            (before + 1, left + usize::from(head) + usize::from(tail))
+        });
+        let new = usize::from(wanted.kind != LockType::Unlock);
+        (left + new).saturating_sub(before)
+    }
+
+    /// Who wants what its owner has, and may have no more pieces, has those that there are.
+    fn renew(&mut self, wanted: &Wanted) {
+        let locks = self
+            .locks
+            .iter_mut()
+            .filter(|lock| lock.overlaps(wanted.start, wanted.end) && lock.owner == wanted.owner);
+        for lock in locks {
+            lock.holders.retain(|holder| holder.client != wanted.client);
+            lock.holders.push(Holder::of(wanted));
+        }
     }
 
     /// Locks in the file system; false if somebody else's lock is in the way. A file system without locks has none that
@@ -659,11 +746,7 @@ impl Locked {
     fn insert(&mut self, wanted: &Wanted) {
         let mut holders = self.cut(wanted);
         holders.retain(|holder| holder.client != wanted.client);
-        holders.push(Holder {
-            client: wanted.client,
-            through: wanted.through,
-            orphaned_until: None,
-        });
+        holders.push(Holder::of(wanted));
         self.put(Lock {
             owner: wanted.owner.clone(),
             holders,
@@ -697,7 +780,14 @@ mod tests {
         inode: 2,
     };
 
-    const CLIENT: Client = Client::Instance([9; 16]);
+    const CLIENT: Client = Client::Known(known(9));
+
+    const fn known(number: u8) -> Known {
+        Known {
+            instance: [number; 16],
+            uid: 1000,
+        }
+    }
 
     fn owner(process: u32) -> Owner {
         Owner {
@@ -728,7 +818,7 @@ mod tests {
                 client: None,
                 ..plain.owner
             },
-            client: Client::Instance([client; 16]),
+            client: Client::Known(known(client)),
             through,
             ..plain
         }
@@ -852,11 +942,11 @@ mod tests {
 
     #[test]
     fn after_a_restart_old_locks_come_first_until_all_are_back() {
-        let locks = Locks::new([[9; 16], [8; 16]], Duration::from_secs(60));
+        let locks = Locks::new([known(9), known(8)], Duration::from_secs(60));
         let new = wanted(1, LockType::Write, 0, 10);
         assert_eq!(set(&locks, &new), LockStatus::Grace);
         let stranger = Wanted {
-            client: Client::Instance([5; 16]),
+            client: Client::Known(known(5)),
             ..claimed(wanted(4, LockType::Write, 50, 60))
         };
         assert_eq!(
@@ -868,9 +958,9 @@ mod tests {
         assert_eq!(set(&locks, &claim(1)), LockStatus::Success);
         assert_eq!(set(&locks, &claim(2)), LockStatus::Error);
         let other = wanted(3, LockType::Write, 20, 30);
-        locks.is_back([9; 16]);
+        locks.is_back(known(9));
         assert_eq!(set(&locks, &other), LockStatus::Grace);
-        locks.is_back([8; 16]);
+        locks.is_back(known(8));
         assert!(!locks.waits() && locks.grace_left().is_zero());
         assert_eq!(set(&locks, &other), LockStatus::Success);
         let late = claimed(wanted(1, LockType::Write, 70, 80));
@@ -963,16 +1053,52 @@ mod tests {
         set(&locks, &shared(1, 1, LockType::Write));
         set(&locks, &shared(2, 2, LockType::Write));
         locks.lost(KEY, 1);
-        locks.died([1; 16], 1001);
-        locks.died([2; 16], 1000);
+        let theirs = Known {
+            uid: 1001,
+            ..known(1)
+        };
+        locks.died(theirs, 1000);
+        locks.died(known(1), 1001);
+        locks.died(known(2), 1000);
         assert_eq!(set(&locks, &other), LockStatus::Blocked, "1 may come back");
-        locks.died([1; 16], 1000);
+        locks.died(known(1), 1000);
         assert_eq!(set(&locks, &other), LockStatus::Success);
         set(&locks, &wanted(7, LockType::Unlock, 0, 10));
         // What it had still asked for is done after that was known.
         set(&locks, &shared(1, 3, LockType::Write));
         locks.lost(KEY, 3);
         assert_eq!(locks.len(), 0);
+    }
+
+    #[test]
+    fn who_says_the_number_of_another_users_client_gets_nothing_of_it() {
+        let locks = Locks::new([known(9)], Duration::from_secs(60));
+        let theirs = Known {
+            uid: 1001,
+            ..known(9)
+        };
+        let mut stolen = claimed(wanted(1, LockType::Write, 0, 10));
+        stolen.client = Client::Known(theirs);
+        stolen.owner.client = Some(stolen.client);
+        assert_eq!(set(&locks, &stolen), LockStatus::Error);
+        locks.is_back(theirs);
+        assert!(locks.waits(), "the other one is not back");
+        let claim = claimed(wanted(1, LockType::Write, 0, 10));
+        assert_eq!(set(&locks, &claim), LockStatus::Success);
+        // Nor does it end what the other one has now.
+        locks.lost(KEY, 1);
+        assert_eq!(set(&locks, &stolen), LockStatus::Error);
+        assert_eq!(set(&locks, &claim), LockStatus::Success);
+    }
+
+    #[test]
+    fn the_dead_are_not_waited_for() {
+        let locks = Locks::new([known(9), known(8)], Duration::from_secs(3600));
+        let other = wanted(3, LockType::Write, 0, 10);
+        locks.died(known(9), 1000);
+        assert_eq!(set(&locks, &other), LockStatus::Grace);
+        locks.died(known(8), 1000);
+        assert_eq!(set(&locks, &other), LockStatus::Success);
     }
 
     #[test]
@@ -1007,8 +1133,38 @@ mod tests {
     }
 
     #[test]
+    fn who_has_as_many_locks_as_it_may_gets_them_back() {
+        let locks = Locks::new([], Duration::from_secs(3600));
+        let max = LOCKS_PER_USER_MAX as u64;
+        set(&locks, &wanted(1, LockType::Read, 0, 10));
+        for at in 1..max {
+            set(&locks, &wanted(1, LockType::Read, 20 * at, 20 * at + 10));
+        }
+        assert_eq!(locks.len() as u64, max);
+        locks.lost(KEY, 1);
+        let again = |start, end| Wanted {
+            through: 9,
+            ..claimed(wanted(1, LockType::Read, start, end))
+        };
+        for at in 1..10 {
+            let piece = again(20 * at, 20 * at + 10);
+            assert_eq!(set(&locks, &piece), LockStatus::Success, "{at}");
+        }
+        // A part of one, which would make more of them.
+        assert_eq!(set(&locks, &again(3, 5)), LockStatus::Success);
+        assert_eq!(set(&locks, &again(3, 15)), LockStatus::Error, "it had less");
+        assert_eq!(locks.len() as u64, max);
+        let new = wanted(1, LockType::Read, 20 * max, 20 * max + 1);
+        assert_eq!(set(&locks, &new), LockStatus::Error);
+        locks.closed(KEY, 1);
+        assert_eq!(locks.len(), 10, "these are held through another file");
+        locks.closed(KEY, 9);
+        assert_eq!(locks.len(), 0);
+    }
+
+    #[test]
     fn who_does_not_come_back_is_not_waited_for_for_ever() {
-        let locks = Locks::new([[7; 16]], Duration::ZERO);
+        let locks = Locks::new([known(7)], Duration::ZERO);
         let new = wanted(1, LockType::Write, 0, 10);
         assert_eq!(set(&locks, &new), LockStatus::Success);
     }
@@ -1022,28 +1178,28 @@ mod tests {
         let of = |client: u8, process| Wanted {
             client: match client {
                 0 => Client::Session(1),
-                number => Client::Instance([number; 16]),
+                number => Client::Known(known(number)),
             },
             ..wanted(process, LockType::Read, 0, 10)
         };
         let open = || Ok(tempfile::tempfile()?.into());
-        assert_eq!(own.holders(), None);
+        assert_eq!(own.holders(), []);
         // One of them never said who it is: it cannot come back.
         for (client, process) in [(0, 1), (7, 2), (8, 3)] {
             locks.set(KEY, &of(client, process), Some(&own), open);
         }
         let told = |own: &OwnDirectory| {
-            let mut all = own.holders().unwrap_or_default();
+            let mut all = own.holders();
             all.sort_unstable();
             all
         };
-        assert_eq!(told(&own), [[7; 16], [8; 16]]);
+        assert_eq!(told(&own), [known(7), known(8)]);
         locks.closed(KEY, 2);
         locks.tidy(Some(&own));
-        assert_eq!(told(&own), [[8; 16]]);
+        assert_eq!(told(&own), [known(8)]);
         locks.closed(KEY, 3);
         locks.tidy(Some(&own));
-        assert_eq!(own.holders(), None);
+        assert_eq!(own.holders(), []);
     }
 
     /// Somebody waits for the file system: others are not held up, and what is told to the next node is not cut short.
@@ -1071,15 +1227,48 @@ mod tests {
                 LockStatus::Success
             );
             locks.tidy(None);
-            assert!(lock(&locks.noted).contains_key(&[2; 16]));
+            assert!(lock(&locks.noted).contains_key(&known(2)));
             other.kind = LockType::Unlock;
             locks.set(other_key, &other, None, open);
             goes_on.wait();
             assert_eq!(hanging.join().unwrap(), LockStatus::Success);
         });
         locks.tidy(None);
-        assert!(!lock(&locks.noted).contains_key(&[2; 16]));
-        assert!(lock(&locks.noted).contains_key(&[9; 16]));
+        assert!(!lock(&locks.noted).contains_key(&known(2)));
+        assert!(lock(&locks.noted).contains_key(&known(9)));
+    }
+
+    #[test]
+    fn the_dead_of_a_file_that_hangs_are_let_go_when_it_goes_on() {
+        let locks = Locks::new([], Duration::from_secs(3600));
+        set(&locks, &shared(1, 1, LockType::Read));
+        let (hangs, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        let other = Wanted {
+            start: 20,
+            end: 30,
+            ..wanted(7, LockType::Write, 0, 0)
+        };
+        std::thread::scope(|scope| {
+            let hanging = scope.spawn(|| {
+                locks.with(KEY, |_| {
+                    hangs.wait();
+                    goes_on.wait();
+                });
+            });
+            hangs.wait();
+            // It comes back while the file hangs, or the test never ends.
+            locks.died(known(1), 1000);
+            locks.tidy(None);
+            assert_eq!(locks.len(), 1);
+            goes_on.wait();
+            hanging.join().unwrap();
+        });
+        assert_eq!(set(&locks, &other), LockStatus::Success);
+        assert_eq!(locks.len(), 1, "whoever looks lets go");
+        assert_eq!(
+            set(&locks, &wanted(7, LockType::Write, 0, 10)),
+            LockStatus::Success
+        );
     }
 
     #[test]
