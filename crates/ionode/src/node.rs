@@ -723,6 +723,11 @@ impl Shared {
             mover,
             config.ring && Ring::new().is_ok(),
         );
+        // An object on each server, and what reads the record of a file that was opened to be written only.
+        let private_files = match storage.is_private() {
+            true => storage.servers() as usize + 1,
+            false => 0,
+        };
         let mut settings = config.settings.clone();
         settings.queues = settings.queues.max(storage.servers());
         let mut engine = EngineConfig::new(settings.clone());
@@ -760,7 +765,7 @@ impl Shared {
             export,
             files: Arc::default(),
             moving: Moving::default(),
-            fids: AllFids::of_this_process(),
+            fids: AllFids::of_this_process(private_files),
             data: Arc::new(data),
             jobs,
             pace,

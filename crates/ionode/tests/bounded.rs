@@ -7,9 +7,10 @@ use common::raw::{Raw, encoded, frame};
 use common::{Exported, opened, options, pattern, read_all, rw_file};
 use presagio_ninep::client::Options;
 use presagio_ninep::{Dialect, Fid, GetAttr, Kind, List, OpenFlags, Request, Step, Text};
+use presagio_storage::{Striped, StripedSet};
 use std::fs;
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -138,6 +139,51 @@ fn one_client_cannot_take_all_descriptors() {
     assert!(read_all(&file) == bytes);
     let (_session, new) = node.connect_with(&impatient());
     assert!(read_all(&opened(&new, "file", OpenFlags::RDONLY)) == bytes);
+}
+
+#[test]
+fn one_client_cannot_take_all_descriptors_of_a_striped_set() {
+    const SERVERS: usize = 16;
+    const STRIPE: usize = 4096;
+    let _alone = alone();
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit {
+        current: Some(1000),
+        ..limits
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let _restored = Restored(limits);
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name: String| {
+        let path = directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let namespace = make("export".to_owned());
+    let set = StripedSet {
+        namespace: namespace.clone(),
+        servers: (0..SERVERS).map(|i| make(format!("server{i}"))).collect(),
+        stripe: STRIPE as u64,
+    };
+    let storage = Arc::new(Striped::start(&set).unwrap());
+    let node = Exported::of(directory, &namespace, storage, |_| {});
+    let (_session, other) = node.connect();
+    let bytes = pattern(1, SERVERS * STRIPE);
+    let (_greedy, root) = node.connect();
+    // Each has an object on every server.
+    let mut files = Vec::new();
+    while files.len() < 1000
+        && let Ok(file) = root.create(&format!("file{}", files.len()), OpenFlags::RDWR, 0o600)
+        && file.write_at(0, &bytes).is_ok()
+    {
+        files.push(file);
+    }
+    assert!(files.len() > 4, "it has some");
+    let mine = rw_file(&other, "other");
+    assert_eq!(mine.write_at(0, &bytes).expect("others write"), bytes.len());
+    assert!(read_all(&mine) == bytes);
+    let (_session, new) = node.connect_with(&impatient());
+    assert!(read_all(&opened(&new, "file0", OpenFlags::RDONLY)) == bytes);
 }
 
 #[test]

@@ -144,20 +144,21 @@ pub struct AllFids {
 }
 
 impl AllFids {
-    /// Descriptors that a fid may need: its place, the directory that it was reached through, what is open.
-    const EACH: usize = 3;
+    /// Descriptors that a fid may need: its place, the directory that it was reached through, what is open, what holds its
+    /// locks in the file system.
+    const EACH: usize = 4;
     /// Descriptors for all else: connections, rings, the node's own files.
     const OTHERS: usize = 256;
     /// What every session may hold.
     const LEAST: usize = 16;
 
-    /// As many as this process can have.
-    pub fn of_this_process() -> Arc<AllFids> {
+    /// As many as this process can have, if what is open of each may be kept in so many private files besides.
+    pub fn of_this_process(private_files: usize) -> Arc<AllFids> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let descriptors = limit.map_or(usize::MAX, |limit| limit as usize);
         Arc::new(AllFids {
             in_use: AtomicUsize::new(0),
-            max: descriptors.saturating_sub(AllFids::OTHERS) / AllFids::EACH,
+            max: descriptors.saturating_sub(AllFids::OTHERS) / (AllFids::EACH + private_files),
         })
     }
 
