@@ -241,15 +241,10 @@ impl Fids {
         self.credentials.remove(&fid).is_some()
     }
 
-    /// A fid in use stands for something else.
-    pub fn replace(&mut self, fid: Fid, held: Held) -> Result<()> {
-        match self.held.get_mut(&fid) {
-            Some((place, _)) => {
-                *place = Arc::new(held);
-                Ok(())
-            }
-            None => Err(Errno::BADF),
-        }
+    /// A fid in use stands for something else. Returns what it stood for.
+    pub fn replace(&mut self, fid: Fid, held: Held) -> Result<Arc<Held>> {
+        let (place, _) = self.held.get_mut(&fid).ok_or(Errno::BADF)?;
+        Ok(std::mem::replace(place, Arc::new(held)))
     }
 
     /// Whether the session is over.

@@ -230,7 +230,12 @@ impl Session {
                     self.fids().replace(fid, held)?;
                 }
             }
-            Request::Remove { fid } => drop(self.fids().remove(fid)),
+            Request::Remove { fid } => {
+                let removed = self.fids().remove(fid);
+                if let Ok(held) = removed {
+                    self.closed(&held);
+                }
+            }
             _ => {}
         }
         let (kind, fields) = kept.reply.split_first().ok_or(Errno::IO)?;

@@ -125,6 +125,56 @@ fn lock() -> Request<'static> {
     }
 }
 
+#[test]
+fn a_lock_ends_when_its_fid_goes_elsewhere() {
+    let (node, _directory) = node();
+    let (session, _sockets) = session(&node);
+    attach(&session);
+    open(&session);
+    does(&session, lock());
+    assert_eq!(node.shared().locks.len(), 1);
+    let walk = Request::Walk {
+        fid: Fid(1),
+        new_fid: Fid(1),
+        steps: presagio_ninep::List::new(&[]).unwrap(),
+    };
+    does(&session, walk);
+    assert_eq!(node.shared().locks.len(), 0, "nobody could give it back");
+}
+
+#[test]
+fn a_lock_ends_when_its_fid_was_removed_before() {
+    let (node, directory) = node();
+    let remove = |session: &Session| {
+        let request = Request::Remove { fid: Fid(1) };
+        let request = presagio_ninep::extension::Wrapped::new(&request).unwrap();
+        let (sequence, settled) = (1, 0);
+        does(
+            session,
+            Request::Once {
+                sequence,
+                settled,
+                request,
+            },
+        );
+    };
+    let (first, _sockets) = session(&node);
+    attach(&first);
+    let resume = hello_with(&first, [0; 16]);
+    open(&first);
+    remove(&first);
+    first.end();
+    std::fs::write(directory.path().join("file"), "another").unwrap();
+    let (again, _sockets) = session(&node);
+    attach(&again);
+    hello_with(&again, resume);
+    open(&again);
+    does(&again, lock());
+    remove(&again);
+    assert!(directory.path().join("file").exists(), "it was done before");
+    assert_eq!(node.shared().locks.len(), 0, "nobody could give it back");
+}
+
 /// Takes the lock of a whole file for process 7 of some user, which hangs between `hangs` and `goes_on`.
 fn hang(locks: &Locks, held: &Held, hangs: &Barrier, goes_on: &Barrier) {
     let client = Client::Session(u64::MAX);
