@@ -17,7 +17,7 @@ use crate::export::FileKey;
 use crate::once::Instance;
 use crate::own::OwnDirectory;
 use crate::sys::{FileLock, set_lock};
-use presagio_ninep::{LockStatus, LockType};
+use presagio_ninep::{LockStatus, LockType, Span};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -106,8 +106,13 @@ pub struct Lock {
 }
 
 impl Lock {
+    fn span(&self) -> Span {
+        let (start, end) = (self.start, self.end);
+        Span { start, end }
+    }
+
     fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.start < end && start < self.end
+        self.span().overlaps(Span { start, end })
     }
 }
 
@@ -639,9 +644,10 @@ impl Locked {
 
     /// How many pieces more there are when what is wanted is done: what is left of those in the way, and the new one.
     fn more_pieces(&self, wanted: &Wanted) -> usize {
+        let (start, end) = (wanted.start, wanted.end);
         let (before, left) = self.own(wanted).fold((0, 0), |(before, left), lock| {
-            let (head, tail) = (lock.start < wanted.start, wanted.end < lock.end);
-            (before + 1, left + usize::from(head) + usize::from(tail))
+            let pieces = lock.span().without(Span { start, end }).count();
+            (before + 1, left + pieces)
         });
         let new = usize::from(wanted.kind != LockType::Unlock);
         (left + new).saturating_sub(before)
@@ -723,15 +729,11 @@ impl Locked {
                 continue;
             }
             let lock = self.take(at);
-            let before = (lock.start, start);
-            let behind = (end, lock.end);
-            for (start, end) in [before, behind].into_iter().filter(|(a, b)| a < b) {
-                left.push(Lock {
-                    start,
-                    end,
-                    ..lock.clone()
-                });
-            }
+            left.extend(lock.span().without(Span { start, end }).map(|left| Lock {
+                start: left.start,
+                end: left.end,
+                ..lock.clone()
+            }));
             for holder in lock.holders {
                 if !holders.contains(&holder) {
                     holders.push(holder);
