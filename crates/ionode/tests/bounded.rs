@@ -7,10 +7,9 @@ use common::raw::{Raw, encoded, frame};
 use common::{Exported, opened, options, pattern, read_all, rw_file};
 use presagio_ninep::client::Options;
 use presagio_ninep::{Dialect, Fid, GetAttr, Kind, List, OpenFlags, Request, Step, Text};
-use presagio_storage::{Striped, StripedSet};
 use std::fs;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -153,27 +152,14 @@ fn one_client_cannot_take_all_descriptors_of_a_striped_set() {
     };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
     let _restored = Restored(limits);
-    let directory = tempfile::tempdir().unwrap();
-    let make = |name: String| {
-        let path = directory.path().join(name);
-        fs::create_dir(&path).unwrap();
-        path
-    };
-    let namespace = make("export".to_owned());
-    let set = StripedSet {
-        namespace: namespace.clone(),
-        servers: (0..SERVERS).map(|i| make(format!("server{i}"))).collect(),
-        stripe: STRIPE as u64,
-    };
-    let storage = Arc::new(Striped::start(&set).unwrap());
-    let node = Exported::of(directory, &namespace, storage, |_| {});
+    let node = Exported::striped(SERVERS, STRIPE as u64);
     let (_session, other) = node.connect();
     let bytes = pattern(1, SERVERS * STRIPE);
     let (_greedy, root) = node.connect();
     // Each has an object on every server.
     let mut files = Vec::new();
     while files.len() < 1000
-        && let Ok(file) = root.create(&format!("file{}", files.len()), OpenFlags::RDWR, 0o600)
+        && let Ok(file) = root.create(format!("file{}", files.len()), OpenFlags::RDWR, 0o600)
         && file.write_at(0, &bytes).is_ok()
     {
         files.push(file);
