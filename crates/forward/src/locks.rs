@@ -4,31 +4,7 @@
 
 use crate::file::Owner;
 use presagio_ninep::LockType;
-
-/// Bytes from `start` up to and without `end`; `u64::MAX` is the end of all files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The first byte.
-    pub start: u64,
-    /// The first byte that is not in it.
-    pub end: u64,
-}
-
-impl Span {
-    /// The whole file, however long it becomes.
-    pub const ALL: Span = Span {
-        start: 0,
-        end: u64::MAX,
-    };
-
-    /// How the protocol says its length: 0 for "to the end".
-    pub(crate) fn length(self) -> u64 {
-        match self.end {
-            u64::MAX => 0,
-            end => end - self.start,
-        }
-    }
-}
+pub use presagio_ninep::Span;
 
 /// One lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,19 +22,14 @@ impl Locks {
     pub(crate) fn set(&mut self, owner: &Owner, kind: LockType, span: Span) {
         let mut left = Vec::with_capacity(self.0.len() + 1);
         for lock in self.0.drain(..) {
-            if lock.owner != *owner || lock.span.end <= span.start || span.end <= lock.span.start {
+            if lock.owner != *owner || !lock.span.overlaps(span) {
                 left.push(lock);
                 continue;
             }
-            let before = (lock.span.start, span.start);
-            let behind = (span.end, lock.span.end);
-            for (start, end) in [before, behind].into_iter().filter(|(a, b)| a < b) {
-                let span = Span { start, end };
-                left.push(Lock {
-                    span,
-                    ..lock.clone()
-                });
-            }
+            left.extend(lock.span.without(span).map(|span| Lock {
+                span,
+                ..lock.clone()
+            }));
         }
         if kind != LockType::Unlock {
             let owner = *owner;
@@ -75,10 +46,10 @@ impl Locks {
             LockType::Read => lock.kind == LockType::Write,
             LockType::Write => false,
         };
-        let stronger = self.0.iter().filter(|lock| {
-            let (start, end) = (lock.span.start, lock.span.end);
-            lock.owner == *owner && is_stronger(lock) && start < span.end && span.start < end
-        });
+        let stronger = self
+            .0
+            .iter()
+            .filter(|lock| lock.owner == *owner && is_stronger(lock) && lock.span.overlaps(span));
         let within = |lock: &Lock| Lock {
             span: Span {
                 start: lock.span.start.max(span.start),

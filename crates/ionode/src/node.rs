@@ -15,10 +15,10 @@ use crate::export::{Export, FileKey, Place};
 use crate::files::{Files, Hold, Moving, Reaper};
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
-use crate::locks::Locks;
+use crate::locks::{Known, Locks};
 use crate::metrics::Metrics;
 use crate::net::{Address, Arrival, Listener, Mailbox, Mailboxes, Seat, arrived, watch};
-use crate::once::{Instance, OnceTable};
+use crate::once::OnceTable;
 use crate::own::{OwnDirectory, node_name};
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
@@ -57,7 +57,7 @@ const TELL_EVERY: Duration = Duration::from_secs(3600);
 /// A file that counts as open for a while.
 struct Lingers {
     until: Instant,
-    instance: Instance,
+    client: Known,
     hold: Hold,
 }
 
@@ -176,35 +176,35 @@ impl Shared {
 
     /// A fid is let go: with it go the locks that were taken through it. A file without a name stays for a moment, since a
     /// client may have given its handle to another (a process to its child), if it is one of those who have such.
-    pub fn closed(&self, held: &Held, instance: Option<Instance>) {
+    pub fn closed(&self, held: &Held, client: Option<Known>) {
         let Open::File(file) = &held.open else {
             return;
         };
         self.locks.closed(held.place.key(), file.number);
-        if let Some(instance) = instance
+        if let Some(client) = client
             && file.hold.file().is_nameless()
         {
-            self.linger(instance, &file.hold, PASSED_ON.min(self.config.grace));
+            self.linger(client, &file.hold, PASSED_ON.min(self.config.grace));
         }
     }
 
     /// A client that may come back was lost: its locks and files wait for it. What loses its last name meanwhile is kept.
-    pub fn lost(&self, held: &Held, instance: Instance) {
+    pub fn lost(&self, held: &Held, client: Known) {
         let Open::File(file) = &held.open else {
             return;
         };
         self.locks.lost(held.place.key(), file.number);
-        self.linger(instance, &file.hold, self.config.grace);
+        self.linger(client, &file.hold, self.config.grace);
     }
 
     /// A file counts as open for so long.
-    fn linger(&self, instance: Instance, hold: &Hold, time: Duration) {
+    fn linger(&self, client: Known, hold: &Hold, time: Duration) {
         let hold = hold.clone();
         let mut lingering = self.lingering();
         let first = (lingering.len() >= LINGERING_MAX).then(|| lingering.pop_front());
         lingering.push_back(Lingers {
             until: Instant::now() + time,
-            instance,
+            client,
             hold,
         });
         drop(lingering);
@@ -213,9 +213,9 @@ impl Shared {
     }
 
     /// A client has opened a file again: it need not wait for it any more.
-    pub fn came_back(&self, instance: Instance, key: FileKey) {
+    pub fn came_back(&self, client: Known, key: FileKey) {
         let mut lingering = self.lingering();
-        let of_it = |it: &Lingers| it.instance == instance && it.hold.file().key == key;
+        let of_it = |it: &Lingers| it.client == client && it.hold.file().key == key;
         let place = lingering.iter().position(of_it);
         let back = place.and_then(|place| lingering.remove(place));
         drop(lingering);
@@ -532,13 +532,8 @@ impl Node {
             .collect::<io::Result<_>>()?;
         let name = node_name(&config.name, &addresses);
         let munge = door.munge();
-        let shared = Shared::new(config, &name, storage, mail.clone(), munge)?;
-        if let Some(own) = shared.own.as_ref().filter(|_| !addresses.is_empty()) {
-            let path = shared.config.export.clone();
-            own.take_name()
-                .map_err(|error| StartError::Export { path, error })?;
-        }
-        let shared = Arc::new(shared);
+        let name = (&*name, !addresses.is_empty());
+        let shared = Arc::new(Shared::new(config, name, storage, mail.clone(), munge)?);
         let node = Arc::downgrade(&shared);
         shared.files.tell(Reaper(Box::new(move |key| {
             if let Some(node) = node.upgrade() {
@@ -607,6 +602,12 @@ impl Node {
         let arrival = arrived(stream, self.shared.number())?;
         take_in(arrival, &self.shared, &self.mail);
         Ok(())
+    }
+
+    /// What its parts share.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Opens a window: HTTP, for those who want to know what the node does, and to tell it.
@@ -699,9 +700,10 @@ impl Drop for Node {
 }
 
 impl Shared {
+    /// Of the node of this name, which nobody else must have if it `is_taken`.
     fn new(
         config: Config,
-        name: &str,
+        (name, is_taken): (&str, bool),
         storage: Arc<dyn Storage>,
         mail: Mailboxes,
         munge: Option<Arc<Munge>>,
@@ -734,6 +736,11 @@ impl Shared {
             mover,
             config.ring && Ring::new().is_ok(),
         );
+        // An object on each server, and what reads the record of a file that was opened to be written only.
+        let private_files = match storage.is_private() {
+            true => storage.servers() as usize + 1,
+            false => 0,
+        };
         let mut settings = config.settings.clone();
         settings.queues = settings.queues.max(storage.servers());
         let mut engine = EngineConfig::new(settings.clone());
@@ -749,6 +756,13 @@ impl Shared {
                 })
                 .ok(),
         };
+        // Before anything is read that is kept under this name: whoever has it may still change that.
+        if let Some(own) = own.as_ref().filter(|_| is_taken) {
+            own.take_name().map_err(|error| StartError::Export {
+                path: config.export.clone(),
+                error,
+            })?;
+        }
         let secret = own
             .as_ref()
             .map_or_else(seal::random, |own| Ok(*own.secret()))?;
@@ -757,7 +771,7 @@ impl Shared {
             None => u64::from_le_bytes(seal::random()?),
         };
         let had_clients = own.as_ref().is_some_and(OwnDirectory::had_clients);
-        let holders = own.as_ref().and_then(OwnDirectory::holders);
+        let holders = own.as_ref().map(OwnDirectory::holders);
         let auto = config.auto.clone().map(Auto::new);
         let engine = Engine::start(engine, Arc::new(Dispatcher(mail)))?;
         if let Some(auto) = &auto {
@@ -769,7 +783,7 @@ impl Shared {
             export,
             files: Arc::default(),
             moving: Moving::default(),
-            fids: AllFids::of_this_process(),
+            fids: AllFids::of_this_process(private_files),
             data: Arc::new(data),
             jobs,
             pace,

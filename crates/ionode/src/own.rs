@@ -7,7 +7,8 @@
 //!   unlinked/INODE        files that lost their last name while they were open
 //!   node.NODE             locked (flock) by the node of this name while it runs
 //!   clients.NODE          there if clients that may come back were there when that node was last heard of
-//!   locks.NODE            there if locks were held when that node was last heard of: the instances that did, 16 bytes each
+//!   locks.NODE            there if locks were held when that node was last heard of, and by whom:
+//!                         "plocks 2", then for each client its instance (16 bytes) and its uid (4, little-endian)
 //! ```
 //!
 //! NODE is the host and a hash of the addresses that the node listens on: the same when it starts again, and another
@@ -18,8 +19,8 @@
 
 use crate::clock::Clock;
 use crate::export::{FileKey, OWN};
+use crate::locks::Known;
 use crate::net::Address;
-use crate::once::Instance;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,6 +32,12 @@ const SECRET: &str = "secret";
 const NODE: &str = "node";
 const LOCKS: &str = "locks";
 const CLIENTS: &str = "clients";
+
+/// What a list of those who hold locks begins with. Version 1 had no beginning, and did not say whose the clients were.
+const HOLDERS: &[u8; 8] = b"plocks 2";
+
+/// Bytes of one of them.
+const HOLDER_LEN: usize = 20;
 
 /// A file that nobody has cut, linked or renamed for so long, and that no node here has open, is let go.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -205,9 +212,13 @@ impl OwnDirectory {
     }
 
     /// Remembers who holds locks.
-    pub fn note_holders<'a>(&self, holders: impl Iterator<Item = &'a Instance>) -> io::Result<()> {
-        let all: Vec<u8> = holders.flatten().copied().collect();
-        if all.is_empty() {
+    pub fn note_holders<'a>(&self, holders: impl Iterator<Item = &'a Known>) -> io::Result<()> {
+        let mut all = HOLDERS.to_vec();
+        for holder in holders {
+            all.extend_from_slice(&holder.instance);
+            all.extend_from_slice(&holder.uid.to_le_bytes());
+        }
+        if all.len() == HOLDERS.len() {
             return self.note(&self.locks, false);
         }
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -220,15 +231,23 @@ impl OwnDirectory {
         Ok(rustix::fs::ftruncate(&file, all.len() as u64)?)
     }
 
-    /// Who held locks when the node was last heard of; `None` if nobody did.
-    pub fn holders(&self) -> Option<Vec<Instance>> {
+    /// Who held locks when the node was last heard of. Nobody did whose locks cannot be told to be theirs: they are lost.
+    pub fn holders(&self) -> Vec<Known> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.dir, &self.locks, flags, Mode::empty()).ok()?;
+        let Ok(file) = rustix::fs::openat(&self.dir, &self.locks, flags, Mode::empty()) else {
+            return Vec::new();
+        };
         let mut bytes = Vec::new();
-        std::fs::File::from(file).read_to_end(&mut bytes).ok()?;
-        let all: Vec<Instance> = bytes.as_chunks().0.to_vec();
-        // A node of an earlier version said only that there were some: for somebody who never comes.
-        Some(if all.is_empty() { vec![[0; 16]] } else { all })
+        let read = std::fs::File::from(file).read_to_end(&mut bytes);
+        let Some(records) = read.ok().and_then(|_| bytes.strip_prefix(HOLDERS)) else {
+            tracing::warn!(
+                ".presagio/{} is damaged, or of a node of another version: the locks that were held are lost",
+                self.locks
+            );
+            return Vec::new();
+        };
+        let records = records.as_chunks::<HOLDER_LEN>().0.iter();
+        records.filter_map(holder_of).collect()
     }
 
     /// Remembers whether there are clients that may come back.
@@ -256,6 +275,15 @@ impl OwnDirectory {
     fn was_noted(&self, marker: &str) -> bool {
         rustix::fs::statat(&self.dir, marker, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
+}
+
+/// One of those who held locks, as it is kept.
+fn holder_of(record: &[u8; HOLDER_LEN]) -> Option<Known> {
+    let (instance, uid) = record.split_first_chunk()?;
+    Some(Known {
+        instance: *instance,
+        uid: u32::from_le_bytes(uid.try_into().ok()?),
+    })
 }
 
 fn directory(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
@@ -416,26 +444,46 @@ mod tests {
     fn it_is_remembered_who_held_locks_and_whether_there_were_clients() {
         let (_dir, root) = root();
         let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
-        assert!(own.holders().is_none() && !own.had_clients());
-        own.note_holders([[1; 16], [2; 16]].iter()).unwrap();
+        let known = |number, uid| Known {
+            instance: [number; 16],
+            uid,
+        };
+        let (one, two) = (known(1, 1000), known(2, 0x0102_0304));
+        assert!(own.holders().is_empty() && !own.had_clients());
+        own.note_holders([one, two].iter()).unwrap();
         own.note_clients(true).unwrap();
         drop(own);
         let next = OwnDirectory::open(root.as_fd(), "node").unwrap();
-        assert_eq!(next.holders().unwrap(), [[1; 16], [2; 16]]);
+        assert_eq!(next.holders(), [one, two]);
         assert!(next.had_clients());
         let other = OwnDirectory::open(root.as_fd(), "other").unwrap();
-        assert!(other.holders().is_none() && !other.had_clients());
+        assert!(other.holders().is_empty() && !other.had_clients());
         other.note_holders([].iter()).unwrap();
         other.note_clients(false).unwrap();
-        next.note_holders([[2; 16]].iter()).unwrap();
-        assert_eq!(next.holders().unwrap(), [[2; 16]]);
+        next.note_holders([two].iter()).unwrap();
+        assert_eq!(next.holders(), [two]);
         assert!(next.had_clients(), "another node has none");
         next.note_holders([].iter()).unwrap();
         next.note_holders([].iter()).unwrap();
         next.note_clients(false).unwrap();
-        assert!(next.holders().is_none() && !next.had_clients());
-        next.note(&next.locks, true).unwrap();
-        assert_eq!(next.holders().unwrap().len(), 1, "of an earlier version");
+        assert!(next.holders().is_empty() && !next.had_clients());
+    }
+
+    #[test]
+    fn nobody_is_believed_to_have_held_what_an_earlier_version_wrote_down() {
+        let (dir, root) = root();
+        let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
+        let path = dir.path().join(".presagio/locks.node");
+        for bytes in [&[7; 32][..], &[7; 28], &[], &HOLDERS[..7]] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(own.holders(), [], "{bytes:?}");
+        }
+        let known = Known {
+            instance: [1; 16],
+            uid: 7,
+        };
+        own.note_holders([known].iter()).unwrap();
+        assert_eq!(own.holders(), [known], "what was there is replaced");
     }
 
     #[test]

@@ -141,6 +141,38 @@ fn one_client_cannot_take_all_descriptors() {
 }
 
 #[test]
+fn one_client_cannot_take_all_descriptors_of_a_striped_set() {
+    const SERVERS: usize = 16;
+    const STRIPE: usize = 4096;
+    let _alone = alone();
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit {
+        current: Some(1000),
+        ..limits
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let _restored = Restored(limits);
+    let node = Exported::striped(SERVERS, STRIPE as u64);
+    let (_session, other) = node.connect();
+    let bytes = pattern(1, SERVERS * STRIPE);
+    let (_greedy, root) = node.connect();
+    // Each has an object on every server.
+    let mut files = Vec::new();
+    while files.len() < 1000
+        && let Ok(file) = root.create(format!("file{}", files.len()), OpenFlags::RDWR, 0o600)
+        && file.write_at(0, &bytes).is_ok()
+    {
+        files.push(file);
+    }
+    assert!(files.len() > 4, "it has some");
+    let mine = rw_file(&other, "other");
+    assert_eq!(mine.write_at(0, &bytes).expect("others write"), bytes.len());
+    assert!(read_all(&mine) == bytes);
+    let (_session, new) = node.connect_with(&impatient());
+    assert!(read_all(&opened(&new, "file0", OpenFlags::RDONLY)) == bytes);
+}
+
+#[test]
 fn one_client_that_comes_under_many_names_takes_no_descriptors() {
     let _alone = alone();
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);

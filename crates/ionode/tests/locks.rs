@@ -3,13 +3,14 @@
 mod common;
 
 use common::{Exported, options, own_uid, start, wait_until};
-use presagio_ionode::{Address, Config};
+use presagio_ionode::{Address, Config, Node};
 use presagio_ninep::client::Client;
 use presagio_ninep::extension::SHARED_OWNER;
 use presagio_ninep::session::{File, Session};
 use presagio_ninep::{Errno, LockFlags, LockStatus, LockType, OpenFlags, Reply, Request, Text};
 use presagio_storage::Directory;
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +41,12 @@ impl Locker {
     }
 
     fn opened(client: Client, resume: [u8; 16], name: &str) -> Locker {
+        Locker::opened_as(client, resume, name, own_uid())
+    }
+
+    fn opened_as(client: Client, resume: [u8; 16], name: &str, uid: u32) -> Locker {
         let session = Session::new(client);
-        let root = session.attach("", "/", own_uid()).unwrap();
+        let root = session.attach("", "/", uid).unwrap();
         let file = common::opened(&root, name, OpenFlags::RDWR);
         Locker {
             session,
@@ -212,4 +217,114 @@ fn nodes_of_one_host_remember_their_own_clients_and_locks() {
     drop(second);
     let after = markers(&node.export());
     assert!(after.is_superset(&before), "{before:?}, then {after:?}");
+}
+
+/// How often this process has a file open.
+fn times_open(path: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link == path).count()
+}
+
+/// A node that waits for its name, since another has it, and may change what is kept under it.
+#[test]
+fn what_is_kept_under_a_name_is_read_by_whoever_has_it() {
+    let mut node = node(Duration::from_secs(3600));
+    let socket = node.outside().join("again");
+    let begin = || {
+        let mut config = Config::new(node.export());
+        (config.loops, config.grace) = (1, Duration::from_secs(3600));
+        Node::start(
+            config,
+            Arc::new(Directory),
+            &[Address::Unix(socket.clone())],
+            false,
+        )
+    };
+    let first = begin().unwrap();
+    let mine = Locker::new(&socket, [1; 16]);
+    assert_eq!(mine.takes("me"), LockStatus::Success);
+    drop(first);
+    let own = node.export().join(".presagio");
+    let kept = markers(&node.export());
+    let locks = kept.iter().find(|name| name.starts_with("locks.")).unwrap();
+    let (locks, name) = (
+        own.join(locks),
+        own.join(locks.replacen("locks", "node", 1)),
+    );
+    let bytes = std::fs::read(&locks).unwrap();
+    let second = loop {
+        let other = std::fs::File::open(&name).unwrap();
+        other.lock().unwrap();
+        std::fs::write(&locks, &bytes).unwrap();
+        let started = std::thread::scope(|scope| {
+            let started = scope.spawn(begin);
+            wait_until("the second waits for its name", || {
+                times_open(&name) > 1 || started.is_finished()
+            });
+            let _ = std::fs::remove_file(&locks);
+            other.unlock().unwrap();
+            started.join().unwrap()
+        });
+        // It gives up after two seconds, which may pass anywhere on a busy machine.
+        match started {
+            Ok(node) => break node,
+            Err(error) => assert!(error.to_string().contains("another node"), "{error}"),
+        }
+    };
+    let other = Locker::new(&socket, [2; 16]);
+    assert_eq!(other.takes("other"), LockStatus::Success, "nobody held any");
+    drop(second);
+    node.stop();
+}
+
+/// A user that is not who runs this.
+const THIEF: u32 = 12_345;
+
+/// A connection of another user: it is whoever the thread that made it was.
+fn connected_as(uid: u32, socket: &Path) -> Client {
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| {
+            let uid = rustix::process::Uid::from_raw(uid);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            Client::unix(socket, &options()).unwrap()
+        });
+        made.join().unwrap()
+    })
+}
+
+/// A node that was killed or ended while somebody held a lock, and the next one.
+#[test]
+fn who_says_the_number_of_another_users_client_claims_nothing_after_a_restart() {
+    if !common::is_root("being several users") {
+        return;
+    }
+    let node = node(Duration::from_secs(3600));
+    let socket = node.outside().join("again");
+    let begin = || {
+        let mut config = Config::new(node.export());
+        (config.loops, config.grace) = (1, Duration::from_secs(3600));
+        start(
+            config,
+            Arc::new(Directory),
+            &[Address::Unix(socket.clone())],
+        )
+    };
+    let anybody = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(node.path("locked"), anybody).unwrap();
+    let first = begin();
+    let mine = Locker::new(&socket, [1; 16]);
+    assert_eq!(mine.takes("me"), LockStatus::Success);
+    drop(first);
+    let _second = begin();
+    let client = connected_as(THIEF, &socket);
+    hello(&client, [1; 16], [0; 16]).unwrap();
+    let thief = Locker::opened_as(client, [0; 16], "locked", THIEF);
+    assert_eq!(thief.claims("me"), LockStatus::Error);
+    // What it asks for besides does not end the time of the other.
+    thief.file.getattr(presagio_ninep::GetAttr::BASIC).unwrap();
+    assert_eq!(thief.takes("thief"), LockStatus::Grace);
+    // That one is back, and asks for something new: it is waited for no more.
+    let _mine = Locker::new(&socket, [1; 16]);
+    assert_eq!(thief.takes("thief"), LockStatus::Success);
 }

@@ -11,7 +11,8 @@ use common::{
 };
 use presagio_ninep::client::{Client, Options};
 use presagio_ninep::{
-    Data, Errno, Fid, GetAttr, Kind, Name, OpenFlags, Reply, Request, UnlinkFlags, XattrFlags,
+    Data, Errno, Fid, GetAttr, Kind, Name, OpenFlags, Reply, Request, SetAttr, SetMask,
+    UnlinkFlags, XattrFlags,
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -380,4 +381,23 @@ fn what_is_no_symbolic_link_cannot_be_read_as_one() {
     // As readlink(2) says it.
     refused(root.walk("file").unwrap().readlink(), Errno::INVAL);
     refused(root.readlink(), Errno::INVAL);
+}
+
+#[test]
+fn a_file_of_a_striped_set_that_is_cut_is_no_longer_its_owners_program() {
+    let node = Exported::striped(2, 4096);
+    let (_session, root) = node.connect();
+    let file = rw_file(&root, "program");
+    file.write_at(0, b"program").unwrap();
+    file.close().unwrap();
+    let set = fs::Permissions::from_mode(0o6755);
+    fs::set_permissions(node.path("program"), set).unwrap();
+    let cut = SetAttr {
+        valid: SetMask::SIZE,
+        size: 3,
+        ..SetAttr::default()
+    };
+    root.walk("program").unwrap().setattr(cut).unwrap();
+    let mode = fs::metadata(node.path("program")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o755);
 }

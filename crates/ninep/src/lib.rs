@@ -30,6 +30,7 @@ pub mod request;
 #[cfg(test)]
 mod sample;
 pub mod session;
+mod span;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -44,6 +45,7 @@ pub use frame::{Frame, Frames, Head};
 pub use ids::{Errno, Fid, Kind, Tag};
 pub use reply::Reply;
 pub use request::Request;
+pub use span::Span;
 pub use text::{Data, EntryName, Handle, List, Name, Step, Text};
 pub use values::{
     Attr, DataSync, GetAttr, LockFlags, LockStatus, LockType, OpenFlags, Qid, QidKind, SetAttr,

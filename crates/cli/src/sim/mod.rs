@@ -147,7 +147,8 @@ pub fn preset_reports(name: &str) -> anyhow::Result<Vec<(String, presagio_sim::R
     let sweep = Sweep::read(&text).map_err(|e| explain(name, &e))?;
     let runs = sweep.runs().map_err(|e| explain(name, &e))?;
     let replays = replay::read_all(&runs, &folder)?;
-    let done = work::run_all(&runs, &replays, None)?;
+    let trees = crate::train::trees(None)?;
+    let done = work::run_all(&runs, &replays, &trees, None)?;
     let named = |done: Done| {
         let values = done.run.varied.iter().map(|(_, value)| value.as_str());
         (values.collect::<Vec<_>>().join(" "), done.report)

@@ -44,14 +44,16 @@ impl File {
         if Arc::ptr_eq(&link, &self.held.link) {
             let new = Held::new(&link, Some(self.held.root()))?;
             let walk = Walk::nowhere(&self.held, &new);
-            self.open_walked(&walk, flags)?.ok_or(Errno::NOENT)?;
+            self.open_new(&new, Some(&walk), flags)?
+                .ok_or(Errno::NOENT)?;
             return Ok(File::new(&self.remote, new));
         }
         let uid = self.remote.user_of(&self.held);
         let new = Held::new(&link, Some(self.remote.root(&link, uid)?))?;
         new.set_place(self.held.copy_place());
         let file = File::new(&self.remote, new);
-        file.open_itself(flags)?;
+        file.open_new(&file.held, None, flags)?
+            .ok_or(Errno::NOENT)?;
         Ok(file)
     }
 
@@ -65,7 +67,7 @@ impl File {
         let Some(walk) = Walk::new(&self.held, &new, &steps, self.path_of(&path)) else {
             return Ok(None);
         };
-        match self.open_walked(&walk, flags) {
+        match self.open_new(&new, Some(&walk), flags) {
             Ok(Some(_)) => {
                 let file = File::new(&self.remote, new);
                 Ok(Some(file.where_it_belongs(flags)))
@@ -75,14 +77,19 @@ impl File {
         }
     }
 
-    /// Opens what a new fid was made to stand for, in the same breath: `None` if the walk did not get there. Asks for
-    /// the handle too: one of an open file tells the node what it was open for.
-    fn open_walked(&self, walk: &Walk<'_>, flags: OpenFlags) -> Result<Option<()>, Errno> {
-        let (link, fid) = (&self.held.link, walk.new.fid);
+    /// Opens what a new fid was made to stand for: `None` if the walk, which is made in the same breath, did not get there.
+    /// Asks for the handle too: one of an open file tells the node what it was open for.
+    fn open_new(
+        &self,
+        new: &Arc<Held>,
+        walk: Option<&Walk<'_>>,
+        flags: OpenFlags,
+    ) -> Result<Option<()>, Errno> {
+        let (link, fid) = (&self.held.link, new.fid);
         let (open, handle) = (Request::Open { fid, flags }, Request::Handle { fid });
         if flags.intersects(ONCE_FLAGS) {
             let deed = Deed {
-                walk: Some(walk.clone()),
+                walk: walk.cloned(),
                 request: &open,
                 then: Some(handle),
             };
@@ -90,51 +97,28 @@ impl File {
             let Some(answer) = done.answer else {
                 return Ok(None);
             };
-            now_open(walk.new, &done.connection, &answer, flags);
-            self.handle_behind(walk.new, done.then);
+            now_open(new, &done.connection, &answer, flags);
+            self.handle_behind(new, done.then);
             return Ok(Some(()));
         }
         let opened = link.repeat(&[&self.held], |connection| {
-            walk.new.begin(connection);
+            if walk.is_some() {
+                new.begin(connection);
+            }
             let handle = connection.is_presagio().then_some(handle);
-            let requests = [walk.request(), open].into_iter().chain(handle);
-            let requests: Vec<Request> = requests.collect();
+            let walking = walk.map(Walk::request).into_iter();
+            let requests: Vec<Request> = walking.chain([open]).chain(handle).collect();
             let mut answers = connection.in_order(&requests)?.into_iter();
-            if walk.arrived(connection, next(&mut answers))?.is_none() {
+            if let Some(walk) = walk
+                && walk.arrived(connection, next(&mut answers))?.is_none()
+            {
                 return Ok(None);
             }
-            now_open(walk.new, connection, &next(&mut answers)?, flags);
+            now_open(new, connection, &next(&mut answers)?, flags);
             // It is open, and will be claimed as such on the next connection: nothing of this may be repeated.
             Ok(Some(answers.next()))
         })?;
-        Ok(opened.map(|handle| self.handle_behind(walk.new, handle)))
-    }
-
-    /// Opens the fid of this file.
-    fn open_itself(&self, flags: OpenFlags) -> Result<(), Errno> {
-        let (held, fid) = (&self.held, self.held.fid);
-        let (open, handle) = (Request::Open { fid, flags }, Request::Handle { fid });
-        if flags.intersects(ONCE_FLAGS) {
-            let deed = Deed {
-                walk: None,
-                request: &open,
-                then: Some(handle),
-            };
-            let done = held.link.do_once(&[held], &deed)?;
-            let answer = done.answer.ok_or(Errno::NOENT)?;
-            now_open(held, &done.connection, &answer, flags);
-            self.handle_behind(held, done.then);
-            return Ok(());
-        }
-        let handle = held.link.repeat(&[held], |connection| {
-            let handle = connection.is_presagio().then_some(handle);
-            let requests: Vec<Request> = [open].into_iter().chain(handle).collect();
-            let mut answers = connection.in_order(&requests)?.into_iter();
-            now_open(held, connection, &next(&mut answers)?, flags);
-            Ok(answers.next())
-        })?;
-        self.handle_behind(held, handle);
-        Ok(())
+        Ok(opened.map(|handle| self.handle_behind(new, handle)))
     }
 
     /// Makes a file in this directory, or opens the one that is there unless `flags` exclude that; and opens it.

@@ -79,12 +79,7 @@ fn reclaim_together(connection: &Arc<Connection>, mut found: Vec<Claim<'_>>) -> 
 
 impl Claim<'_> {
     fn request(&self) -> Result<Request<'_>, Error> {
-        Ok(Request::Reopen {
-            root: self.root,
-            fid: self.held.fid,
-            flags: flags_of(&self.place),
-            handle: Handle::new(&self.handle)?,
-        })
+        self.held.reopening(self.root, &self.place, &self.handle)
     }
 
     /// Takes the answer: itself, if the node knows the file now.
@@ -93,16 +88,10 @@ impl Claim<'_> {
         connection: &Arc<Connection>,
         answer: Result<Answer, Error>,
     ) -> Result<Option<Self>, Error> {
-        match answer {
-            Ok(_) => {
-                self.held.known(&mut self.place, connection);
-                Ok(Some(self))
-            }
-            Err(Error::Server(errno)) => {
-                self.place.nowhere();
-                self.held.not_found(errno);
-                Ok(None)
-            }
+        let found = answer.map(drop);
+        match self.held.settle(&mut self.place, connection, found) {
+            Ok(()) => Ok(Some(self)),
+            Err(Error::Server(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -170,15 +159,29 @@ impl Held {
         }
         place.at = Arc::downgrade(connection);
         place.unsure = true;
-        match self.find(&mut place, connection) {
-            Ok(()) => self.known(&mut place, connection),
+        let found = self.find(&mut place, connection);
+        self.settle(&mut place, connection, found)?;
+        self.reclaim(&mut place, connection)
+    }
+
+    /// The node knows the file, or does not.
+    fn settle(
+        &self,
+        place: &mut Place,
+        connection: &Arc<Connection>,
+        found: Result<(), Error>,
+    ) -> Result<(), Error> {
+        match found {
+            Ok(()) => {
+                self.known(place, connection);
+                Ok(())
+            }
             Err(Error::Server(errno)) => {
                 place.nowhere();
-                return Err(Error::Server(self.not_found(errno)));
+                Err(Error::Server(self.not_found(errno)))
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         }
-        self.reclaim(&mut place, connection)
     }
 
     /// What users of a file get that could not be found again. One that is gone will not come back; one that is refused
@@ -201,7 +204,10 @@ impl Held {
         root.ready(connection)?;
         let handle = place.handle.clone();
         match handle.filter(|_| connection.is_presagio()) {
-            Some(handle) => self.reopen(root, place, &handle, connection),
+            Some(handle) => {
+                connection.call(self.reopening(root.fid, place, &handle)?)?;
+                Ok(())
+            }
             None => self.walk_back(root, place, connection),
         }
     }
@@ -225,20 +231,18 @@ impl Held {
         }
     }
 
-    fn reopen(
+    fn reopening<'h>(
         &self,
-        root: &Held,
+        root: Fid,
         place: &Place,
-        handle: &[u8],
-        connection: &Connection,
-    ) -> Result<(), Error> {
-        connection.call(Request::Reopen {
-            root: root.fid,
+        handle: &'h [u8],
+    ) -> Result<Request<'h>, Error> {
+        Ok(Request::Reopen {
+            root,
             fid: self.fid,
             flags: flags_of(place),
             handle: Handle::new(handle)?,
-        })?;
-        Ok(())
+        })
     }
 
     /// By its path, if that still leads to the same file; and opened as it was.

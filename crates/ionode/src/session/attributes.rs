@@ -60,6 +60,7 @@ impl Session {
             .open(&held.place, OFlags::RDWR)
             .or_else(|_| self.node.export.open(&held.place, OFlags::WRONLY))?;
         self.node.act_for_storage()?;
+        self.strip_setuid(&held.place)?;
         let access = Access {
             read: false,
             write: true,

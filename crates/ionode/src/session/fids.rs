@@ -144,20 +144,21 @@ pub struct AllFids {
 }
 
 impl AllFids {
-    /// Descriptors that a fid may need: its place, the directory that it was reached through, what is open.
-    const EACH: usize = 3;
+    /// Descriptors that a fid may need: its place, the directory that it was reached through, what is open, what holds its
+    /// locks in the file system.
+    const EACH: usize = 4;
     /// Descriptors for all else: connections, rings, the node's own files.
     const OTHERS: usize = 256;
     /// What every session may hold.
     const LEAST: usize = 16;
 
-    /// As many as this process can have.
-    pub fn of_this_process() -> Arc<AllFids> {
+    /// As many as this process can have, if what is open of each may be kept in so many private files besides.
+    pub fn of_this_process(private_files: usize) -> Arc<AllFids> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let descriptors = limit.map_or(usize::MAX, |limit| limit as usize);
         Arc::new(AllFids {
             in_use: AtomicUsize::new(0),
-            max: descriptors.saturating_sub(AllFids::OTHERS) / AllFids::EACH,
+            max: descriptors.saturating_sub(AllFids::OTHERS) / (AllFids::EACH + private_files),
         })
     }
 
@@ -240,15 +241,10 @@ impl Fids {
         self.credentials.remove(&fid).is_some()
     }
 
-    /// A fid in use stands for something else.
-    pub fn replace(&mut self, fid: Fid, held: Held) -> Result<()> {
-        match self.held.get_mut(&fid) {
-            Some((place, _)) => {
-                *place = Arc::new(held);
-                Ok(())
-            }
-            None => Err(Errno::BADF),
-        }
+    /// A fid in use stands for something else. Returns what it stood for.
+    pub fn replace(&mut self, fid: Fid, held: Held) -> Result<Arc<Held>> {
+        let (place, _) = self.held.get_mut(&fid).ok_or(Errno::BADF)?;
+        Ok(std::mem::replace(place, Arc::new(held)))
     }
 
     /// Whether the session is over.

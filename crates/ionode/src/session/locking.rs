@@ -2,7 +2,7 @@
 
 use super::{Answer, Session};
 use crate::error::Result;
-use crate::locks::{Client, Owner, Wanted};
+use crate::locks::{Client, Known, Owner, Wanted};
 use crate::once::Instance;
 use presagio_ninep::extension::SHARED_OWNER;
 use presagio_ninep::{Dialect, Errno, Fid, LockFlags, LockStatus, LockType, Reply, Text};
@@ -43,9 +43,9 @@ impl Session {
         };
         let own = self.node.own.as_ref();
         let status = self.node.locks.set(held.place.key(), &wanted, own, open);
-        // A lock that came after its session was over would be nobody's.
+        // A lock that came after its session was over waits for its client like those before it.
         if self.fids().has_ended() {
-            self.closed(&held);
+            self.lost(&held);
         }
         answer.reply(Reply::Lock {
             status: self.understood(status),
@@ -121,11 +121,11 @@ impl Session {
         if name.len() > NAME_MAX {
             return Err(Errno::INVAL);
         }
-        let client = match self.greeting.get() {
-            Some(greeting) => Client::Instance(greeting.instance),
+        let client = match self.known() {
+            Some(known) => Client::Known(known),
             None => Client::Session(self.number),
         };
-        let is_shared = self.greeting.get().is_some() && name.starts_with(SHARED_OWNER.as_bytes());
+        let is_shared = self.known().is_some() && name.starts_with(SHARED_OWNER.as_bytes());
         let owner = Owner {
             uid: held.user.uid,
             client: (!is_shared).then_some(client),
@@ -144,11 +144,12 @@ impl Session {
         Ok((held, wanted))
     }
 
-    /// A client of the user that attached first here is dead: nobody has to wait for it.
+    /// A client of whose session this is is dead: nobody has to wait for what it held for the user that attached first here.
     pub(super) fn died(&self, instance: Instance, answer: &mut Answer<'_>) -> Result<()> {
         let user = self.user.get().ok_or(Errno::PERM)?;
+        let uid = self.owner().ok_or(Errno::PERM)?;
         self.node.act_as_node()?;
-        self.node.locks.died(instance, user.uid);
+        self.node.locks.died(Known { instance, uid }, user.uid);
         answer.reply(Reply::Died)
     }
 }

@@ -12,6 +12,8 @@ mod locking;
 mod names;
 mod opening;
 mod recovery;
+#[cfg(test)]
+mod tests;
 mod xattrs;
 
 pub use fence::Fences;
@@ -393,21 +395,26 @@ impl Session {
 
     /// What a fid stood for is let go.
     fn closed(&self, held: &Held) {
-        let instance = self.greeting.get().map(|greeting| greeting.instance);
-        self.node.closed(held, instance);
+        self.node.closed(held, self.known());
     }
 
-    /// The session is over: all that it holds is let go. The locks and files of a client that may come back wait for it.
-    pub fn end(&self) {
-        if let Some(greeting) = self.greeting.get() {
-            self.node.fences.left(greeting.instance, &self.fence);
+    /// What a fid stood for is let go with the session. The locks and files of a client that may come back wait for it.
+    fn lost(&self, held: &Held) {
+        match self.known() {
+            Some(client) => self.node.lost(held, client),
+            None => self.node.closed(held, None),
         }
+    }
+
+    /// The session is over: all that it holds is let go.
+    pub fn end(&self) {
+        // First of all: who comes meanwhile sees that it is over.
         let all = self.fids().clear();
         for held in all {
-            match self.greeting.get() {
-                Some(greeting) => self.node.lost(&held, greeting.instance),
-                None => self.node.closed(&held, None),
-            }
+            self.lost(&held);
+        }
+        if let Some(greeting) = self.greeting.get() {
+            self.node.fences.left(greeting.instance, &self.fence);
         }
     }
 }

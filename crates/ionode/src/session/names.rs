@@ -48,10 +48,13 @@ impl Session {
             user: from.user.clone(),
             open: Open::No,
         };
-        match fid == new_fid {
-            true => self.fids().replace(fid, held),
-            false => self.fids().insert(new_fid, held),
+        if fid != new_fid {
+            return self.fids().insert(new_fid, held);
         }
+        // It may have been open.
+        let before = self.fids().replace(fid, held)?;
+        self.closed(&before);
+        Ok(())
     }
 
     pub(super) fn clunk(&self, fid: Fid, answer: &mut Answer<'_>) -> Result<()> {

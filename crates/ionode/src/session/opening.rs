@@ -127,7 +127,7 @@ impl Session {
 
     /// What is written elsewhere does not make the kernel take the bits away that a file must not keep when it changes:
     /// then they go when it is opened to be changed.
-    fn strip_setuid(&self, place: &Place) -> Result<()> {
+    pub(super) fn strip_setuid(&self, place: &Place) -> Result<()> {
         if !self.node.export.storage().is_private() {
             return Ok(());
         }

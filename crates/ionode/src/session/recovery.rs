@@ -5,6 +5,7 @@ use super::{Answer, Held, Open, Session, refuse};
 use crate::error::{OrErrno, Result};
 use crate::handles;
 use crate::identity::NOBODY;
+use crate::locks::Known;
 use crate::metrics::JobMetrics;
 use crate::once::{Begin, Instance, Kept, Once};
 use crate::record::Client;
@@ -102,7 +103,7 @@ impl Session {
     /// Whose session this is, as soon as that is known: who the connection, or its first credential, is proved to be. Not who
     /// attached: a mount does so for many users, after a reconnection in another order. Where nothing is proved, the
     /// token has to do.
-    fn owner(&self) -> Option<u32> {
+    pub(super) fn owner(&self) -> Option<u32> {
         let by_credential = || self.proved.get().copied();
         let trusted = || self.user.get().map(|_| NOBODY);
         self.peer
@@ -110,6 +111,13 @@ impl Session {
             .uid()
             .or_else(by_credential)
             .or_else(trusted)
+    }
+
+    /// The client, if it may come back: it has said which it is, and it is known whose.
+    pub(super) fn known(&self) -> Option<Known> {
+        let instance = self.greeting.get()?.instance;
+        let uid = self.owner()?;
+        Some(Known { instance, uid })
     }
 
     /// As soon as it has attached and said which instance it is: earlier sessions of that are over, and it may come back.
@@ -122,6 +130,10 @@ impl Session {
             let fences = &self.node.fences;
             fences.came(greeting.instance, uid, &self.fence);
             self.node.note_client();
+            // Its connection may be gone already, and nobody else would say so.
+            if self.fids().has_ended() {
+                fences.left(greeting.instance, &self.fence);
+            }
         }
     }
 
@@ -218,7 +230,12 @@ impl Session {
                     self.fids().replace(fid, held)?;
                 }
             }
-            Request::Remove { fid } => drop(self.fids().remove(fid)),
+            Request::Remove { fid } => {
+                let removed = self.fids().remove(fid);
+                if let Ok(held) = removed {
+                    self.closed(&held);
+                }
+            }
             _ => {}
         }
         let (kind, fields) = kept.reply.split_first().ok_or(Errno::IO)?;
@@ -338,9 +355,8 @@ impl Session {
         {
             self.node.files.lost_name(file.hold.file().key);
         }
-        if let (Open::File(file), Some(greeting)) = (&held.open, self.greeting.get()) {
-            let key = file.hold.file().key;
-            self.node.came_back(greeting.instance, key);
+        if let (Open::File(file), Some(client)) = (&held.open, self.known()) {
+            self.node.came_back(client, file.hold.file().key);
         }
         Ok(held)
     }
@@ -383,11 +399,11 @@ impl Session {
             _ => false,
         };
         // Before the attach it may be anybody.
-        if let Some(greeting) = self.greeting.get()
+        if let Some(client) = self.known()
             && self.came_as.get().is_some()
             && !claims
         {
-            self.node.locks.is_back(greeting.instance);
+            self.node.locks.is_back(client);
         }
     }
 

@@ -11,7 +11,7 @@ use presagio_ionode::{Address, Config, Node};
 use presagio_ninep::client::{Client, Error, Options};
 use presagio_ninep::session::{File, Session};
 use presagio_ninep::{Errno, OpenFlags};
-use presagio_storage::{Directory, Storage};
+use presagio_storage::{Directory, Storage, Striped, StripedSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +70,23 @@ impl Exported {
             addresses,
             directory,
         }
+    }
+
+    /// On a striped set of so many data servers.
+    pub fn striped(servers: usize, stripe: u64) -> Exported {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let make = |name: String| {
+            let path = directory.path().join(name);
+            std::fs::create_dir(&path).expect("a directory");
+            path
+        };
+        let set = StripedSet {
+            namespace: make("export".to_owned()),
+            servers: (0..servers).map(|i| make(format!("server{i}"))).collect(),
+            stripe,
+        };
+        let storage = Arc::new(Striped::start(&set).expect("a new set"));
+        Exported::of(directory, &set.namespace, storage, |_| {})
     }
 
     /// Where it listens.

@@ -1,0 +1,234 @@
+//! What a session still does when its connection is gone already.
+
+use super::*;
+use crate::config::Config;
+use crate::locks::{Client, Known, Locks, Owner, Wanted};
+use crate::node::Node;
+use crate::peer::{Origin, Proof};
+use presagio_ninep::{LockFlags, LockStatus, LockType, OpenFlags, Text};
+use presagio_storage::Directory;
+use std::os::unix::net::UnixStream;
+use std::sync::Barrier;
+use std::time::Duration;
+
+const INSTANCE: [u8; 16] = [1; 16];
+
+/// A node without an address, and the export that ends with it.
+fn node() -> (Node, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), "bytes").unwrap();
+    let mut config = Config::new(directory.path());
+    config.loops = 1;
+    config.grace = Duration::from_secs(3600);
+    let node = Node::start(config, Arc::new(Directory), &[], false).unwrap();
+    (node, directory)
+}
+
+/// A session of this process's user, and the socket that it is on.
+fn session(node: &Node) -> (Session, [Arc<OwnedFd>; 2]) {
+    let sockets = UnixStream::pair().unwrap();
+    let sockets = [sockets.0, sockets.1].map(|socket| Arc::new(OwnedFd::from(socket)));
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    let peer = Peer {
+        number: 1,
+        from: Origin::Unix { pid: 1 },
+        proof: Proof::User {
+            uid: uid.as_raw(),
+            gid: gid.as_raw(),
+        },
+    };
+    let agreed = Agreed {
+        msize: 65536,
+        dialect: Dialect::Presagio,
+    };
+    let session = Session::new(node.shared().clone(), Arc::new(peer), agreed, &sockets[0]);
+    (session, sockets)
+}
+
+/// Does a request that is not refused.
+#[track_caller]
+fn does(session: &Session, request: Request<'_>) {
+    let mut answer = Vec::new();
+    let done = session.answer(request, &mut Answer::new(&mut answer, Tag(1)));
+    done.expect("it is not refused");
+}
+
+fn nothing() -> Text<'static> {
+    Text::new("").unwrap()
+}
+
+fn attach(session: &Session) {
+    let request = Request::Attach {
+        fid: Fid(0),
+        auth_fid: Fid::NONE,
+        user: nothing(),
+        export: nothing(),
+        uid: rustix::process::getuid().as_raw(),
+    };
+    does(session, request);
+}
+
+fn hello(session: &Session) {
+    hello_with(session, [0; 16]);
+}
+
+/// Says which client it is; returns what to come back with.
+fn hello_with(session: &Session, resume: [u8; 16]) -> [u8; 16] {
+    let request = Request::Hello {
+        instance: INSTANCE,
+        resume,
+        client: nothing(),
+        job: nothing(),
+        rank: 0,
+        program: nothing(),
+    };
+    does(session, request);
+    session.greeting.get().expect("it was set").once.token()
+}
+
+#[test]
+fn who_comes_when_its_connection_is_gone_is_not_remembered_as_being_here() {
+    let (node, _directory) = node();
+    let (session, _sockets) = session(&node);
+    attach(&session);
+    session.end();
+    hello(&session);
+    assert!(node.shared().fences.is_empty());
+}
+
+/// Lets fid 1 stand for the file, open.
+fn open(session: &Session) {
+    let steps = [presagio_ninep::Step::new("file").unwrap()];
+    let walk = Request::Walk {
+        fid: Fid(0),
+        new_fid: Fid(1),
+        steps: presagio_ninep::List::new(&steps).unwrap(),
+    };
+    does(session, walk);
+    let open = Request::Open {
+        fid: Fid(1),
+        flags: OpenFlags::RDWR,
+    };
+    does(session, open);
+}
+
+/// Locks some of what fid 1 has open.
+fn lock() -> Request<'static> {
+    Request::Lock {
+        fid: Fid(1),
+        lock_type: LockType::Write,
+        flags: LockFlags(0),
+        start: 0,
+        length: 10,
+        process: 1,
+        client: nothing(),
+    }
+}
+
+#[test]
+fn a_lock_ends_when_its_fid_goes_elsewhere() {
+    let (node, _directory) = node();
+    let (session, _sockets) = session(&node);
+    attach(&session);
+    open(&session);
+    does(&session, lock());
+    assert_eq!(node.shared().locks.len(), 1);
+    let walk = Request::Walk {
+        fid: Fid(1),
+        new_fid: Fid(1),
+        steps: presagio_ninep::List::new(&[]).unwrap(),
+    };
+    does(&session, walk);
+    assert_eq!(node.shared().locks.len(), 0, "nobody could give it back");
+}
+
+#[test]
+fn a_lock_ends_when_its_fid_was_removed_before() {
+    let (node, directory) = node();
+    let remove = |session: &Session| {
+        let request = Request::Remove { fid: Fid(1) };
+        let request = presagio_ninep::extension::Wrapped::new(&request).unwrap();
+        let (sequence, settled) = (1, 0);
+        does(
+            session,
+            Request::Once {
+                sequence,
+                settled,
+                request,
+            },
+        );
+    };
+    let (first, _sockets) = session(&node);
+    attach(&first);
+    let resume = hello_with(&first, [0; 16]);
+    open(&first);
+    remove(&first);
+    first.end();
+    std::fs::write(directory.path().join("file"), "another").unwrap();
+    let (again, _sockets) = session(&node);
+    attach(&again);
+    hello_with(&again, resume);
+    open(&again);
+    does(&again, lock());
+    remove(&again);
+    assert!(directory.path().join("file").exists(), "it was done before");
+    assert_eq!(node.shared().locks.len(), 0, "nobody could give it back");
+}
+
+/// Takes the lock of a whole file for process 7 of some user, which hangs between `hangs` and `goes_on`.
+fn hang(locks: &Locks, held: &Held, hangs: &Barrier, goes_on: &Barrier) {
+    let client = Client::Session(u64::MAX);
+    let wanted = Wanted {
+        owner: Owner {
+            uid: 7,
+            client: Some(client),
+            name: b"other"[..].into(),
+            process: 7,
+        },
+        client,
+        through: u64::MAX,
+        kind: LockType::Write,
+        start: 100,
+        end: 200,
+        reclaim: false,
+    };
+    let status = locks.set(held.place.key(), &wanted, None, || {
+        hangs.wait();
+        goes_on.wait();
+        Ok(tempfile::tempfile()?.into())
+    });
+    assert_eq!(status, LockStatus::Success);
+}
+
+#[test]
+fn a_lock_that_is_given_when_the_connection_is_gone_waits_for_its_client() {
+    let (node, _directory) = node();
+    let (session, _sockets) = session(&node);
+    attach(&session);
+    hello(&session);
+    open(&session);
+    let held = session.held(Fid(1)).unwrap();
+    let locks = &node.shared().locks;
+    let (hangs, goes_on) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| hang(locks, &held, &hangs, &goes_on));
+        hangs.wait();
+        let before = Arc::strong_count(&held);
+        let asked = scope.spawn(|| does(&session, lock()));
+        // It has found the file, and waits for it.
+        while Arc::strong_count(&held) == before {
+            std::thread::yield_now();
+        }
+        drop(session.fids().clear());
+        goes_on.wait();
+        asked.join().unwrap();
+    });
+    assert_eq!(locks.len(), 2, "it is not given back");
+    let uid = rustix::process::getuid().as_raw();
+    let known = Known {
+        instance: INSTANCE,
+        uid,
+    };
+    locks.died(known, held.user.uid);
+    assert_eq!(locks.len(), 1, "and was its client's");
+}
