@@ -1,7 +1,7 @@
 //! `presagio repro`: what the papers published, beside what this build finds.
 //!
 //! An experiment is a table or a figure of one of the five papers that simulation, a bench or a replica of its programs
-//! can repeat here. It is a function that returns a [`Finding`](finding::Finding): one row a figure, each with the
+//! can repeat here. It is a function that returns a [`Finding`]: one row a figure, each with the
 //! published value, ours, and what would count as agreement; and the reasons where they differ. To add one: a function,
 //! and one line in [`EXPERIMENTS`]. `docs/results.md` is what `--markdown` writes.
 
