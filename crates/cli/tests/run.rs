@@ -244,23 +244,33 @@ os.execv(sys.argv[1], sys.argv[1:])";
     assert_eq!(status.signal(), Some(libc::SIGALRM));
 }
 
-/// Whether a signal that a terminal sends is ignored here, as in a job in the background of a script. What is ignored
-/// stays so in all that is started, and no shell can trap it.
+/// Whether interrupts are ignored here, as in a job in the background of a script.
 fn is_in_the_background() -> bool {
-    const INT_AND_QUIT: u64 = 1 << 1 | 1 << 2;
+    ignores(2) || ignores(3)
+}
+
+/// Whether a signal is ignored here. What is ignored stays so in all that is started, and no shell can trap it.
+fn ignores(signal: u32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
-    ignored & INT_AND_QUIT != 0
+    ignored & 1 << (signal - 1) != 0
 }
 
 #[test]
 fn signals_for_us_reach_the_command() {
-    if is_in_the_background() {
-        return eprintln!("skipped: interrupts are ignored here");
-    }
     let place = Place::new("forward");
-    for (name, code) in [("-INT", 3), ("-TERM", 4), ("-USR1", 5), ("-HUP", 6)] {
+    for (name, number, code) in [
+        ("-INT", 2, 3),
+        ("-TERM", 15, 4),
+        ("-USR1", 10, 5),
+        ("-HUP", 1, 6),
+    ] {
+        // Interrupts in the background, SIGHUP under nohup.
+        if ignores(number) {
+            eprintln!("{name} skipped: it is ignored here");
+            continue;
+        }
         let script = "trap 'exit 3' INT; trap 'exit 4' TERM; trap 'exit 5' USR1; trap 'exit 6' HUP
             echo ready; while :; do sleep 0.01; done";
         let mut child = place

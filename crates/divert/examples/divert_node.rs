@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = Address::Unix(socket.into());
     let mut config = Config::new(export);
     // Nobody takes long to come back in a test.
-    config.grace = std::time::Duration::from_secs(1);
+    config.grace = std::time::Duration::from_secs(3);
     let _node = Node::start(config, Arc::new(Directory), &[address], false)?;
     loop {
         std::thread::park();

@@ -6,6 +6,7 @@ mod common;
 
 use common::{PREFIX, Site, finish, finish_within, succeed};
 use presagio_forward::Spread;
+use std::io::{Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -148,6 +149,54 @@ fn a_lock_that_cannot_be_handed_on_is_not_lost_in_silence() {
             "{spread:?}"
         );
     }
+}
+
+/// The process has not noticed yet: it did nothing since.
+#[test]
+fn a_lock_that_a_restarted_node_gave_to_others_meanwhile_is_not_handed_on() {
+    let mut site = Site::new();
+    let program = site.compile("handed.c");
+    for way in ["fork", "exec"] {
+        let mut command = site.command(&program, &[PREFIX, "forgotten", way]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 7];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut said)
+            .unwrap();
+        assert_eq!(&said, b"locked\n");
+        site.kill_node();
+        site.start_node();
+        let other = site.script("flock $FAR/locked0 echo others");
+        assert_eq!(String::from_utf8_lossy(&other.stdout), "others\n");
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let status = finish(child, "handed").status;
+        assert_eq!(status.code(), Some(1), "{way}: it is lost");
+    }
+}
+
+/// What is written down for it needs a descriptor, and those that it may have are our connections'.
+#[test]
+fn who_has_a_lock_and_many_connections_can_become_another_program() {
+    let site = Site::with_many_names(40);
+    let output = site.script(
+        "ulimit -n 4096; python3 -c '
+import fcntl, os
+far = os.environ[\"FAR\"]
+fds = [os.open(f\"{far}/file{i}\", os.O_RDWR | os.O_CREAT) for i in range(400)]
+ours = sum(os.path.exists(f\"/proc/self/fd/{i}\") for i in range(1000, 1024))
+print(ours, flush=True)
+fcntl.flock(fds[0], fcntl.LOCK_EX)
+os.set_inheritable(fds[0], True)
+os.execv(\"/bin/sh\", [\"sh\", \"-c\", f\"echo locked >&{fds[0]}; cat {far}/file0\"])'",
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "24\nlocked\n");
 }
 
 #[test]

@@ -37,7 +37,7 @@ Examples:
   presagio match ior@1.ptrace ior@2.ptrace btio@1.ptrace --labels names
   presagio match *.ptrace --labels what.csv --compare
   presagio match run.darshan --json | jq '.periods[] | select(.match)'
-  presagio sim first --record sim@1.ptrace
+  presagio sim first --set servers.scheduler.policy=SJF --record a.ptrace
                                     a recording of simulated servers")]
 pub struct Args {
     /// The recordings, in the order in which they are learned; - is the standard input

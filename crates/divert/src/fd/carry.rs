@@ -8,6 +8,7 @@
 use super::locks::{ever_taken, handed_of, take_all};
 use super::note::Note;
 use crate::call::{Errno, errno, fail, guarded};
+use crate::own;
 use crate::table::{self, Open};
 use crate::world;
 use libc::c_int;
@@ -79,14 +80,20 @@ fn numbers() -> impl Iterator<Item = c_int> {
         .filter(|number| *number > libc::STDERR_FILENO)
 }
 
+/// Our own connections make room, since with many of them all numbers would be theirs. What is left there is replaced.
+fn is_free(number: c_int) -> bool {
+    match own::is_ours(number) {
+        true => own::give_way(number),
+        false => sys::status(number).is_none(),
+    }
+}
+
 /// Writes down what is carried on, if there is any of it.
 fn write_note() -> Result<Option<OwnedFd>, Errno> {
     let note = gather();
     if note.clients.is_empty() && note.locks.is_empty() {
         return Ok(None);
     }
-    let mut free = numbers().filter(|number| sys::status(*number).is_none());
-    let number = free.next().ok_or(errno(libc::EMFILE))?;
     let bytes = note.bytes();
     // SAFETY: the name ends with a zero.
     let fd = unsafe { libc::memfd_create(c"presagio-carried".as_ptr(), libc::MFD_CLOEXEC) };
@@ -100,6 +107,8 @@ fn write_note() -> Result<Option<OwnedFd>, Errno> {
     if written != bytes.len() as isize {
         return Err(Errno::NOSPC);
     }
+    let mut free = numbers().filter(|number| is_free(*number));
+    let number = free.next().ok_or(errno(libc::EMFILE))?;
     // The program that is to come inherits this one.
     let args = [memory.as_raw_fd() as usize, number as usize, 0, 0, 0, 0];
     // SAFETY: nobody has the number.

@@ -346,8 +346,8 @@ fn take(lock: &Handed, open: &Open) -> Result<bool, Errno> {
         Kind::Lost => return Ok(false),
     };
     let file = open.file()?;
-    // From another node it could be had only if the one that gave it has lost it, and then others may have had it meanwhile.
-    Ok(file.node() == lock.node && file.lock(owner, kind, lock.span)? == LockStatus::Success)
+    // Another node would not know of it, nor does the same one if it was restarted: others may have had it meanwhile.
+    Ok(file.node() == lock.node && file.share_lock(owner, kind, lock.span)?)
 }
 
 /// Locks of descriptions that a child is about to have too.

@@ -97,7 +97,7 @@ static int record_is_free(int number)
 /* Longer after that than a node waits for anybody. */
 static int executed(int fd, int number)
 {
-    sleep(2);
+    sleep(4);
     return is_free(number, LOCK_EX | LOCK_NB) == 0 && record_is_free(number) == 0 && pwrite(fd, "executed", 8, 0) == 8;
 }
 
@@ -188,9 +188,32 @@ static int hidden(const char *room)
     return 0;
 }
 
+/* The node has lost the lock and others have had it before this process does anything with the file again. */
+static int forgotten(int by_exec)
+{
+    int fd = open_file(0, 0);
+    char number[16];
+    if (flock(fd, LOCK_EX))
+        return 9;
+    puts("locked");
+    fflush(stdout);
+    if (getchar() != '\n')
+        return 9;
+    snprintf(number, sizeof number, "%d", fd);
+    if (by_exec)
+        execl("/proc/self/exe", "handed", directory, "is lost", number, NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(is_lost(fd));
+    int there = status_of(pid), here = is_lost(fd);
+    return here == there ? here : 7;
+}
+
 int main(int argc, char **argv)
 {
     directory = argv[1];
+    if (argc > 2 && !strcmp(argv[2], "forgotten"))
+        return forgotten(!strcmp(argv[3], "exec"));
     if (argc > 2 && !strcmp(argv[2], "hidden"))
         return hidden(argv[3]);
     if (argc > 2 && !strcmp(argv[2], "is lost"))

@@ -38,6 +38,17 @@ impl Site {
         Site::reached_by(&sockets, &sockets, spread)
     }
 
+    /// One whose node is reached by that many names, so that a process that uses many files has as many connections.
+    pub fn with_many_names(count: usize) -> Site {
+        let names: Vec<String> = (0..count).map(|number| format!("name{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let site = Site::reached_by(&["socket"], &names, Spread::Files);
+        for name in names {
+            std::os::unix::fs::symlink("socket", site.room().join(name)).unwrap();
+        }
+        site
+    }
+
     /// One whose node answers reads with half of what was asked for, wherever the file ends.
     pub fn with_short_reads() -> Site {
         Site::relayed(|frame| frame, halved)

@@ -35,14 +35,32 @@ impl File {
     /// Takes a lock on a file that is open, or gives it back, without waiting: `Blocked` if somebody has it, `Grace` if the
     /// node came back a moment ago and serves only those who had locks before.
     pub fn lock(&self, owner: Owner, kind: LockType, span: Span) -> Result<LockStatus, Errno> {
+        match self.ask_for(&Lock { owner, kind, span }, LockFlags(0))? {
+            LockStatus::Error => Err(NO_LOCKS),
+            status => Ok(status),
+        }
+    }
+
+    /// Takes part in a lock that its owner has had through another client without a break. `false` if it may have been
+    /// somebody else's meanwhile, or the node cannot tell.
+    pub fn share_lock(&self, owner: Owner, kind: LockType, span: Span) -> Result<bool, Errno> {
+        let knows = self.held.link.current();
+        if !knows.is_some_and(|connection| connection.is_presagio()) {
+            return Ok(false);
+        }
+        let status = self.ask_for(&Lock { owner, kind, span }, LockFlags::RECLAIM)?;
+        Ok(status == LockStatus::Success)
+    }
+
+    fn ask_for(&self, lock: &Lock, flags: LockFlags) -> Result<LockStatus, Errno> {
         let held = &self.held;
-        let lock = Lock { owner, kind, span };
+        let Lock { owner, kind, span } = *lock;
         if kind != LockType::Unlock {
             held.link.tell_witness();
         }
-        let status = held.link.repeat(&[held], |connection| {
+        held.link.repeat(&[held], |connection| {
             let was = held.place().locks.weaken(&owner, kind, span);
-            let status = held.ask_lock(connection, &lock, LockFlags(0));
+            let status = held.ask_lock(connection, lock, flags);
             let mut place = held.place();
             match &status {
                 // Before anything can be lost: a connection that breaks now takes it along.
@@ -54,11 +72,7 @@ impl File {
                 _ => {}
             }
             status
-        });
-        match status? {
-            LockStatus::Error => Err(NO_LOCKS),
-            status => Ok(status),
-        }
+        })
     }
 
     /// The lock that would be in the way of such a one, if there is one: its type, span and process.
