@@ -254,17 +254,22 @@ impl Locks {
         }
     }
 
-    /// Takes or gives back a lock of the file of `key`; `open` opens it once more, if need be.
+    /// Takes or gives back a lock of the file of `key`; `open` opens it once more, if need be. Nothing is done if, when it is
+    /// the file's turn, it is not `still_asked` for: the client may have come again, and have taken or given it back since.
     pub fn set(
         &self,
         key: FileKey,
         wanted: &Wanted,
         own: Option<&OwnDirectory>,
+        still_asked: impl FnOnce() -> bool,
         open: impl FnOnce() -> std::io::Result<OwnedFd>,
     ) -> LockStatus {
         let status = self.with(key, |file| {
             file.forget_orphans();
-            self.set_in(file, wanted, open)
+            match still_asked() {
+                true => self.set_in(file, wanted, open),
+                false => LockStatus::Error,
+            }
         });
         if status == LockStatus::Success && wanted.kind != LockType::Unlock {
             self.note_holder(wanted.client, own);

@@ -63,7 +63,13 @@ fn claimed(wanted: Wanted) -> Wanted {
 }
 
 fn set(locks: &Locks, wanted: &Wanted) -> LockStatus {
-    locks.set(KEY, wanted, None, || Ok(tempfile::tempfile()?.into()))
+    locks.set(
+        KEY,
+        wanted,
+        None,
+        || true,
+        || Ok(tempfile::tempfile()?.into()),
+    )
 }
 
 /// What each byte is locked as, by whom.
@@ -101,7 +107,7 @@ proptest! {
         for (process, kind, start, len) in steps {
             let kind = [LockType::Read, LockType::Write, LockType::Unlock][usize::from(kind)];
             let wanted = wanted(process, kind, start, start + len);
-            let status = locks.set(KEY, &wanted, None, open);
+            let status = locks.set(KEY, &wanted, None, || true, open);
             let expected = model.set(process, kind, start..start + len);
             prop_assert_eq!(status == LockStatus::Success, expected);
             let held = |byte: u64| locks.files().get(&KEY).map_or(0, |file| {
@@ -417,7 +423,7 @@ fn the_next_node_is_told_who_holds_locks() {
     assert_eq!(own.holders(), []);
     // One of them never said who it is: it cannot come back.
     for (client, process) in [(0, 1), (7, 2), (8, 3)] {
-        locks.set(KEY, &of(client, process), Some(&own), open);
+        locks.set(KEY, &of(client, process), Some(&own), || true, open);
     }
     let told = |own: &OwnDirectory| {
         let mut all = own.holders();
@@ -444,23 +450,29 @@ fn a_file_system_that_hangs_holds_up_its_own_file_only() {
     let (hangs, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| {
-            locks.set(KEY, &wanted(1, LockType::Write, 0, 10), None, || {
-                hangs.wait();
-                goes_on.wait();
-                Ok(tempfile::tempfile()?.into())
-            })
+            locks.set(
+                KEY,
+                &wanted(1, LockType::Write, 0, 10),
+                None,
+                || true,
+                || {
+                    hangs.wait();
+                    goes_on.wait();
+                    Ok(tempfile::tempfile()?.into())
+                },
+            )
         });
         hangs.wait();
         let open = || Ok(tempfile::tempfile()?.into());
         let mut other = shared(2, 2, LockType::Write);
         assert_eq!(
-            locks.set(other_key, &other, None, open),
+            locks.set(other_key, &other, None, || true, open),
             LockStatus::Success
         );
         locks.tidy(None);
         assert!(lock(&locks.noted).contains_key(&known(2)));
         other.kind = LockType::Unlock;
-        locks.set(other_key, &other, None, open);
+        locks.set(other_key, &other, None, || true, open);
         goes_on.wait();
         assert_eq!(hanging.join().unwrap(), LockStatus::Success);
     });
@@ -508,12 +520,18 @@ fn a_lock_that_the_file_system_fails_to_give_is_not_given() {
     let wanted = wanted(1, LockType::Write, 0, 10);
     for raw in [libc::EIO, libc::ENOLCK, libc::EMFILE] {
         let failing = || Err(std::io::Error::from_raw_os_error(raw));
-        assert_eq!(locks.set(KEY, &wanted, None, failing), LockStatus::Error);
+        assert_eq!(
+            locks.set(KEY, &wanted, None, || true, failing),
+            LockStatus::Error
+        );
     }
     // To write-lock what can only be read fails: EBADF.
     let file = tempfile::NamedTempFile::new().unwrap();
     let read_only = || Ok(std::fs::File::open(file.path())?.into());
-    assert_eq!(locks.set(KEY, &wanted, None, read_only), LockStatus::Error);
+    assert_eq!(
+        locks.set(KEY, &wanted, None, || true, read_only),
+        LockStatus::Error
+    );
     assert_eq!(locks.len(), 0);
     assert_eq!(set(&locks, &wanted), LockStatus::Success);
 }
