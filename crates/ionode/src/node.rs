@@ -778,12 +778,12 @@ impl Shared {
             engine.record(Some(auto.watcher()));
         }
         data.set_engine(engine);
+        let fids = AllFids::of_this_process(private_files);
         Ok(Shared {
             config,
             export,
             files: Arc::default(),
             moving: Moving::default(),
-            fids: AllFids::of_this_process(private_files),
             data: Arc::new(data),
             jobs,
             pace,
@@ -796,7 +796,8 @@ impl Shared {
             seal: Seal::new(&secret),
             own,
             once: OnceTable::default(),
-            locks: Locks::new(holders.into_iter().flatten(), grace),
+            locks: Locks::new(holders.into_iter().flatten(), grace, fids.max()),
+            fids,
             fences: Fences::default(),
             clock: Clock::default(),
             metrics: Metrics::default(),

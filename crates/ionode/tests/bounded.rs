@@ -5,10 +5,15 @@ mod common;
 
 use common::raw::{Raw, encoded, frame};
 use common::{Exported, opened, options, pattern, read_all, rw_file};
-use presagio_ninep::client::Options;
-use presagio_ninep::{Dialect, Fid, GetAttr, Kind, List, OpenFlags, Request, Step, Text};
+use presagio_ninep::client::{Client, Options};
+use presagio_ninep::session::{File, Session};
+use presagio_ninep::{
+    Dialect, Fid, GetAttr, Kind, List, LockFlags, LockStatus, LockType, OpenFlags, Reply, Request,
+    Step, Text,
+};
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -207,6 +212,104 @@ fn one_client_that_comes_under_many_names_takes_no_descriptors() {
         .write_at(0, b"x")
         .expect("others write");
     node.connect_with(&impatient());
+}
+
+/// A client that says who it is, with some files open.
+struct Holder {
+    session: Session,
+    _root: File,
+    files: Vec<File>,
+}
+
+impl Holder {
+    fn new(node: &Exported, number: usize, names: &[String]) -> Holder {
+        let client = Client::unix(&node.socket(), &impatient()).unwrap();
+        let nothing = Text::new("").unwrap();
+        let hello = client.call(Request::Hello {
+            instance: (number as u128 + 1).to_le_bytes(),
+            resume: [0; 16],
+            client: nothing,
+            job: nothing,
+            rank: 0,
+            program: nothing,
+        });
+        hello.unwrap();
+        let (session, root) = common::attach(client, common::own_uid());
+        let open = |name: &String| opened(&root, name, OpenFlags::RDWR);
+        Holder {
+            session,
+            files: names.iter().map(open).collect(),
+            _root: root,
+        }
+    }
+
+    fn locks(&self, flags: LockFlags) -> Vec<LockStatus> {
+        let ask = |file: &File| {
+            let answer = self.session.client().call(Request::Lock {
+                fid: file.fid(),
+                lock_type: LockType::Write,
+                flags,
+                start: 0,
+                length: 0,
+                process: 1,
+                client: Text::new("me").unwrap(),
+            });
+            match answer.unwrap().reply() {
+                Reply::Lock { status } => status,
+                other => panic!("{other:?}"),
+            }
+        };
+        self.files.iter().map(ask).collect()
+    }
+}
+
+/// How many descriptors this process has of files in a directory.
+fn open_in(directory: &Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd").unwrap();
+    let links = all.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links
+        .filter(|link| link.parent() == Some(directory))
+        .count()
+}
+
+#[test]
+fn the_locks_of_lost_clients_take_not_all_descriptors() {
+    const ROUNDS: usize = 50;
+    const EACH: usize = 12;
+    let _alone = alone();
+    let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit {
+        current: Some(500),
+        ..limits
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let _restored = Restored(limits);
+    let node = Exported::with(|config| config.grace = Duration::from_secs(3600));
+    let (_session, other) = node.connect();
+    let names =
+        |round: usize| -> Vec<String> { (0..EACH).map(|at| format!("{round}/{at}")).collect() };
+    for round in 0..ROUNDS {
+        let directory = node.path(round.to_string());
+        fs::create_dir(&directory).unwrap();
+        let names = names(round);
+        names
+            .iter()
+            .for_each(|name| fs::write(node.path(name), "").unwrap());
+        let holder = Holder::new(&node, round, &names);
+        assert_eq!(holder.locks(LockFlags(0)), [LockStatus::Success; EACH]);
+        holder.session.client().close();
+        drop(holder);
+        // What holds the locks in the file system is left.
+        common::wait_until("it is gone", || open_in(&directory) <= EACH);
+    }
+    rw_file(&other, "file")
+        .write_at(0, b"x")
+        .expect("others write");
+    let last = Holder::new(&node, ROUNDS - 1, &names(ROUNDS - 1));
+    assert_eq!(last.locks(LockFlags::RECLAIM), [LockStatus::Success; EACH]);
+    let first = Holder::new(&node, 0, &names(0));
+    assert_eq!(first.locks(LockFlags::RECLAIM), [LockStatus::Error; EACH]);
+    assert_eq!(first.locks(LockFlags(0)), [LockStatus::Success; EACH]);
 }
 
 struct Restored(rustix::process::Rlimit);

@@ -1,6 +1,8 @@
 //! The locks of one file: which owner has which bytes, and the union of them in the file system.
 
-use super::{Counts, Holder, Lock, Wanted};
+use super::orphans::{Orphan, Orphans};
+use super::{Counts, Holder, Known, Lock, Wanted};
+use crate::export::FileKey;
 use crate::sys::{FileLock, set_lock};
 use presagio_ninep::{LockType, Span};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +17,8 @@ pub(super) struct Locked {
     expires: Option<Instant>,
     /// What holds them in the file system.
     below: Option<OwnedFd>,
+    /// That all who hold them are gone.
+    orphan: Option<Orphan>,
     /// What those who died up to this number held is held no more.
     pub(super) deaths_seen: u64,
     /// It had no locks any more, and is about to be taken from the table.
@@ -28,6 +32,7 @@ impl Locked {
             counts,
             expires: None,
             below: None,
+            orphan: None,
             deaths_seen,
             removed: false,
         }
@@ -50,6 +55,32 @@ impl Locked {
             holder.orphaned_until = Some(until);
             self.expires.get_or_insert(until);
         }
+    }
+
+    /// Counts the file as one that nobody holds who is here, if that is so. If it was given up, its locks end; returns who
+    /// has lost them.
+    pub(super) fn count(&mut self, key: FileKey, orphans: &Arc<Orphans>) -> Vec<Known> {
+        let mut holders = self.locks.iter().flat_map(|lock| &lock.holders);
+        let is_held = holders.any(|holder| holder.orphaned_until.is_none());
+        let Some(lock) = self.locks.first().filter(|_| !is_held) else {
+            self.orphan = None;
+            return Vec::new();
+        };
+        let uid = lock.owner.uid;
+        let orphan = self.orphan.get_or_insert_with(|| orphans.add(uid, key));
+        if !orphan.is_given_up() {
+            return Vec::new();
+        }
+        tracing::debug!("too many locks wait for clients that were lost: one of uid {uid} ends");
+        let holders = self.locks.iter().flat_map(|lock| &lock.holders);
+        let losers = holders.filter_map(|holder| holder.client.known()).collect();
+        self.let_go(|_, _| true);
+        losers
+    }
+
+    /// Whether nobody who is here holds any of it.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.orphan.is_some()
     }
 
     /// Some hold no more; what nobody holds is given back.

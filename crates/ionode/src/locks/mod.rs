@@ -11,9 +11,11 @@
 //! where locks were given back.
 //!
 //! A claim is good only if nobody else can have had the lock meanwhile: it is still in the table, or the node waits for
-//! this very client and has given no new locks yet. Whoever comes later, or from another node, is told that it is lost.
+//! this very client and has given no new locks yet. Whoever comes later, or from another node, is told that it is lost; so
+//! is who was lost when too many were ([`orphans`]).
 
 mod file;
+mod orphans;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,7 @@ use crate::export::FileKey;
 use crate::once::Instance;
 use crate::own::OwnDirectory;
 use file::Locked;
+use orphans::Orphans;
 use presagio_ninep::{LockStatus, LockType, Span};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -144,12 +147,13 @@ pub struct Locks {
     /// Each file has a mutex of its own, under which the file system is asked. A file without locks is not here.
     files: Mutex<HashMap<FileKey, Arc<Mutex<Locked>>>>,
     counts: Arc<Counts>,
+    orphans: Arc<Orphans>,
     /// Whether there are no new locks yet.
     waits: AtomicBool,
     /// For no longer than that.
     waits_until: Instant,
-    /// The clients that held locks of the node before.
-    before: HashSet<Known>,
+    /// The clients that held locks of the node before, and have lost none at this one.
+    before: Mutex<HashSet<Known>>,
     /// Those of them that are not back yet.
     awaited: Mutex<HashSet<Known>>,
     /// The clients that the next node is told of, and which of all locks each got last.
@@ -206,18 +210,24 @@ impl Counts {
 }
 
 impl Locks {
-    /// Keeps locks of lost clients for `kept_for`; waits for those who held locks of the node before for as long.
-    pub fn new(before: impl IntoIterator<Item = Known>, kept_for: Duration) -> Locks {
+    /// Keeps locks of lost clients for `kept_for`, of so many files; waits for those who held locks of the node before for as
+    /// long.
+    pub fn new(
+        before: impl IntoIterator<Item = Known>,
+        kept_for: Duration,
+        orphans_max: usize,
+    ) -> Locks {
         let before: HashSet<Known> = before.into_iter().collect();
         Locks {
             files: Mutex::default(),
             counts: Arc::default(),
+            orphans: Orphans::new(orphans_max),
             waits: AtomicBool::new(!before.is_empty()),
             waits_until: Instant::now() + kept_for,
             awaited: Mutex::new(before.clone()),
             noted: Mutex::new(before.iter().map(|client| (*client, 0)).collect()),
             numbers: AtomicU64::new(1),
-            before,
+            before: Mutex::new(before),
             dead: Mutex::default(),
             deaths: AtomicU64::new(0),
             kept_for,
@@ -254,17 +264,22 @@ impl Locks {
         }
     }
 
-    /// Takes or gives back a lock of the file of `key`; `open` opens it once more, if need be.
+    /// Takes or gives back a lock of the file of `key`; `open` opens it once more, if need be. Nothing is done if, when it is
+    /// the file's turn, it is not `still_asked` for: the client may have come again, and have taken or given it back since.
     pub fn set(
         &self,
         key: FileKey,
         wanted: &Wanted,
         own: Option<&OwnDirectory>,
+        still_asked: impl FnOnce() -> bool,
         open: impl FnOnce() -> std::io::Result<OwnedFd>,
     ) -> LockStatus {
         let status = self.with(key, |file| {
             file.forget_orphans();
-            self.set_in(file, wanted, open)
+            match still_asked() {
+                true => self.set_in(file, wanted, open),
+                false => LockStatus::Error,
+            }
         });
         if status == LockStatus::Success && wanted.kind != LockType::Unlock {
             self.note_holder(wanted.client, own);
@@ -326,7 +341,7 @@ impl Locks {
     fn may_claim(&self, file: &Locked, wanted: &Wanted) -> bool {
         let held_before = || {
             let known = wanted.client.known();
-            known.is_some_and(|known| self.before.contains(&known))
+            known.is_some_and(|known| lock(&self.before).contains(&known))
         };
         file.covers(wanted) || (!self.grace_left().is_zero() && held_before())
     }
@@ -494,15 +509,33 @@ impl Locks {
     ) -> T {
         self.forget_dead(&mut file);
         let result = act(&mut file);
+        for loser in file.count(key, &self.orphans) {
+            lock(&self.before).remove(&loser);
+        }
         file.removed = file.locks.is_empty();
-        let is_over = file.removed;
+        let (is_over, is_orphan) = (file.removed, file.is_orphan());
         drop(file);
         if is_over {
             // What is below is closed when nobody looks at it any more, and not under the table's mutex.
             let over = self.files().remove(&key);
             drop(over);
+        } else if is_orphan {
+            self.give_up_orphans();
         }
         result
+    }
+
+    /// The locks of files of which too many wait for lost clients end. Those of a file that is in use end with that use, or
+    /// when things are tidied next.
+    fn give_up_orphans(&self) {
+        while let Some(key) = self.orphans.give_up() {
+            let file = self.files().get(&key).cloned();
+            if let Some(inside) = file.as_ref().and_then(|file| try_lock(file))
+                && !inside.removed
+            {
+                self.inside(key, inside, |_| {});
+            }
+        }
     }
 
     /// How many locks are held.

@@ -20,6 +20,11 @@ const fn known(number: u8) -> Known {
     }
 }
 
+/// Locks of which those of any number of files may wait for lost clients.
+fn new(before: impl IntoIterator<Item = Known>, kept_for: Duration) -> Locks {
+    Locks::new(before, kept_for, usize::MAX)
+}
+
 fn owner(process: u32) -> Owner {
     Owner {
         uid: 1000,
@@ -63,7 +68,13 @@ fn claimed(wanted: Wanted) -> Wanted {
 }
 
 fn set(locks: &Locks, wanted: &Wanted) -> LockStatus {
-    locks.set(KEY, wanted, None, || Ok(tempfile::tempfile()?.into()))
+    locks.set(
+        KEY,
+        wanted,
+        None,
+        || true,
+        || Ok(tempfile::tempfile()?.into()),
+    )
 }
 
 /// What each byte is locked as, by whom.
@@ -97,11 +108,11 @@ proptest! {
     ) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || Ok(file.reopen()?.into());
-        let (locks, mut model) = (Locks::new([], Duration::from_secs(60)), Model::default());
+        let (locks, mut model) = (new([], Duration::from_secs(60)), Model::default());
         for (process, kind, start, len) in steps {
             let kind = [LockType::Read, LockType::Write, LockType::Unlock][usize::from(kind)];
             let wanted = wanted(process, kind, start, start + len);
-            let status = locks.set(KEY, &wanted, None, open);
+            let status = locks.set(KEY, &wanted, None, || true, open);
             let expected = model.set(process, kind, start..start + len);
             prop_assert_eq!(status == LockStatus::Success, expected);
             let held = |byte: u64| locks.files().get(&KEY).map_or(0, |file| {
@@ -122,7 +133,7 @@ proptest! {
 
 #[test]
 fn locks_end_with_the_file_they_were_taken_through() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     assert_eq!(
         set(&locks, &wanted(1, LockType::Write, 0, u64::MAX)),
         LockStatus::Success
@@ -148,7 +159,7 @@ fn locks_end_with_the_file_they_were_taken_through() {
 
 #[test]
 fn the_locks_of_a_lost_client_wait_for_it_and_not_for_ever() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     set(&locks, &wanted(1, LockType::Write, 0, 10));
     locks.lost(KEY, 1);
     assert_eq!(
@@ -162,7 +173,7 @@ fn the_locks_of_a_lost_client_wait_for_it_and_not_for_ever() {
     assert_eq!(set(&locks, &again), LockStatus::Success);
     locks.closed(KEY, 1);
     assert_eq!(locks.len(), 1, "it is held through another file now");
-    let short = Locks::new([], Duration::ZERO);
+    let short = new([], Duration::ZERO);
     set(&short, &wanted(1, LockType::Write, 0, 10));
     short.lost(KEY, 1);
     assert_eq!(
@@ -171,9 +182,98 @@ fn the_locks_of_a_lost_client_wait_for_it_and_not_for_ever() {
     );
 }
 
+/// What user `uid` wants of a file that has the same number as the one it wants it through.
+fn of_user(uid: u32, file: u64) -> (FileKey, Wanted) {
+    let mut it = wanted(1, LockType::Write, 0, 10);
+    (it.owner.uid, it.through) = (uid, file);
+    let key = FileKey { inode: file, ..KEY };
+    (key, it)
+}
+
+fn set_of(locks: &Locks, (key, wanted): &(FileKey, Wanted)) -> LockStatus {
+    let open = || Ok(tempfile::tempfile()?.into());
+    locks.set(*key, wanted, None, || true, open)
+}
+
+#[test]
+fn who_leaves_too_many_locks_behind_loses_its_oldest_and_others_none() {
+    let locks = Locks::new([], Duration::from_secs(3600), 4);
+    let files = [1, 2, 3, 4, 5].map(|file| of_user(1000, file));
+    let theirs = of_user(1001, 9);
+    let all = [&theirs].into_iter().chain(&files);
+    all.clone()
+        .for_each(|it| assert_eq!(set_of(&locks, it), LockStatus::Success));
+    // The first of all is another user's, the second is held on.
+    locks.lost(theirs.0, 9);
+    for (key, wanted) in &files[1..] {
+        locks.lost(*key, wanted.through);
+    }
+    assert_eq!(locks.len(), 5);
+    assert_eq!(locks.files().len(), 5, "its descriptor is closed");
+    let claim = |(key, wanted): &(FileKey, Wanted)| {
+        let mut claim = claimed(wanted.clone());
+        claim.through += 100;
+        set_of(&locks, &(*key, claim))
+    };
+    assert_eq!(claim(&files[1]), LockStatus::Error, "it is lost");
+    for it in all.filter(|it| it.0 != files[1].0) {
+        assert_eq!(claim(it), LockStatus::Success);
+    }
+    // Those who are back count no more.
+    assert_eq!(set_of(&locks, &files[1]), LockStatus::Success);
+    locks.lost(files[1].0, 2);
+    locks.lost(files[2].0, 103);
+    assert_eq!(locks.len(), 6);
+}
+
+#[test]
+fn a_file_that_somebody_holds_on_is_not_given_up() {
+    let locks = Locks::new([], Duration::from_secs(3600), 0);
+    let (gone, here) = (
+        wanted(1, LockType::Write, 0, 10),
+        wanted(2, LockType::Write, 20, 30),
+    );
+    set(&locks, &gone);
+    set(&locks, &here);
+    locks.lost(KEY, 1);
+    assert_eq!(locks.len(), 2);
+    assert_eq!(set(&locks, &claimed(gone)), LockStatus::Success);
+    locks.lost(KEY, 1);
+    locks.closed(KEY, 2);
+    assert_eq!(locks.len(), 0, "there may be none that all have left");
+}
+
+#[test]
+fn a_file_that_is_given_up_while_it_hangs_ends_when_it_goes_on() {
+    let locks = Locks::new([], Duration::from_secs(3600), 1);
+    let files = [1, 2].map(|file| of_user(1000, file));
+    files
+        .iter()
+        .for_each(|it| assert_eq!(set_of(&locks, it), LockStatus::Success));
+    locks.lost(files[0].0, 1);
+    locks.with(files[0].0, |_| {
+        // It comes back while the other file hangs, or the test never ends.
+        locks.lost(files[1].0, 2);
+        assert_eq!(locks.len(), 2);
+    });
+    assert_eq!(locks.len(), 1);
+    let (key, wanted) = files[0].clone();
+    assert_eq!(set_of(&locks, &(key, claimed(wanted))), LockStatus::Error);
+}
+
+#[test]
+fn what_was_given_up_is_lost_also_while_the_node_waits_for_old_locks() {
+    let locks = Locks::new([known(9)], Duration::from_secs(3600), 0);
+    let claim = claimed(wanted(1, LockType::Write, 0, 10));
+    assert_eq!(set(&locks, &claim), LockStatus::Success);
+    locks.lost(KEY, 1);
+    assert_eq!(locks.len(), 0);
+    assert_eq!(set(&locks, &claim), LockStatus::Error);
+}
+
 #[test]
 fn after_a_restart_old_locks_come_first_until_all_are_back() {
-    let locks = Locks::new([known(9), known(8)], Duration::from_secs(60));
+    let locks = new([known(9), known(8)], Duration::from_secs(60));
     let new = wanted(1, LockType::Write, 0, 10);
     assert_eq!(set(&locks, &new), LockStatus::Grace);
     let stranger = Wanted {
@@ -200,7 +300,7 @@ fn after_a_restart_old_locks_come_first_until_all_are_back() {
 
 #[test]
 fn a_lock_that_was_lost_is_not_given_back_as_if_nothing_had_happened() {
-    let locks = Locks::new([], Duration::ZERO);
+    let locks = new([], Duration::ZERO);
     let mine = wanted(1, LockType::Write, 0, 10);
     set(&locks, &mine);
     locks.lost(KEY, 1);
@@ -220,7 +320,7 @@ fn a_lock_that_was_lost_is_not_given_back_as_if_nothing_had_happened() {
 
 #[test]
 fn no_more_is_claimed_than_was_held() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     set(&locks, &wanted(1, LockType::Write, 0, 10));
     set(&locks, &wanted(1, LockType::Read, 10, 20));
     locks.lost(KEY, 1);
@@ -241,7 +341,7 @@ fn no_more_is_claimed_than_was_held() {
 
 #[test]
 fn the_locks_of_another_user_are_not_given_back() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     set(&locks, &wanted(1, LockType::Write, 0, 10));
     let mut theirs = wanted(1, LockType::Unlock, 0, 10);
     theirs.owner.uid = 1001;
@@ -255,7 +355,7 @@ fn the_locks_of_another_user_are_not_given_back() {
 
 #[test]
 fn clients_that_share_an_owner_hold_a_lock_together() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     let other = wanted(7, LockType::Write, 0, 10);
     assert_eq!(
         set(&locks, &shared(1, 1, LockType::Write)),
@@ -279,7 +379,7 @@ fn clients_that_share_an_owner_hold_a_lock_together() {
 
 #[test]
 fn the_locks_of_the_dead_end_at_once_and_those_of_others_do_not() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     let other = wanted(7, LockType::Write, 0, 10);
     set(&locks, &shared(1, 1, LockType::Write));
     set(&locks, &shared(2, 2, LockType::Write));
@@ -303,7 +403,7 @@ fn the_locks_of_the_dead_end_at_once_and_those_of_others_do_not() {
 
 #[test]
 fn who_says_the_number_of_another_users_client_gets_nothing_of_it() {
-    let locks = Locks::new([known(9)], Duration::from_secs(60));
+    let locks = new([known(9)], Duration::from_secs(60));
     let theirs = Known {
         uid: 1001,
         ..known(9)
@@ -324,7 +424,7 @@ fn who_says_the_number_of_another_users_client_gets_nothing_of_it() {
 
 #[test]
 fn the_dead_are_not_waited_for() {
-    let locks = Locks::new([known(9), known(8)], Duration::from_secs(3600));
+    let locks = new([known(9), known(8)], Duration::from_secs(3600));
     let other = wanted(3, LockType::Write, 0, 10);
     locks.died(known(9), 1000);
     assert_eq!(set(&locks, &other), LockStatus::Grace);
@@ -334,7 +434,7 @@ fn the_dead_are_not_waited_for() {
 
 #[test]
 fn a_user_has_so_many_locks_and_others_have_theirs() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     let max = LOCKS_PER_USER_MAX as u64;
     let whole = wanted(1, LockType::Read, 0, 4 * max);
     assert_eq!(set(&locks, &whole), LockStatus::Success);
@@ -365,7 +465,7 @@ fn a_user_has_so_many_locks_and_others_have_theirs() {
 
 #[test]
 fn who_has_as_many_locks_as_it_may_gets_them_back() {
-    let locks = Locks::new([], Duration::from_secs(3600));
+    let locks = new([], Duration::from_secs(3600));
     let max = LOCKS_PER_USER_MAX as u64;
     set(&locks, &wanted(1, LockType::Read, 0, 10));
     for at in 1..max {
@@ -395,7 +495,7 @@ fn who_has_as_many_locks_as_it_may_gets_them_back() {
 
 #[test]
 fn who_does_not_come_back_is_not_waited_for_for_ever() {
-    let locks = Locks::new([known(7)], Duration::ZERO);
+    let locks = new([known(7)], Duration::ZERO);
     let new = wanted(1, LockType::Write, 0, 10);
     assert_eq!(set(&locks, &new), LockStatus::Success);
 }
@@ -405,7 +505,7 @@ fn the_next_node_is_told_who_holds_locks() {
     let dir = tempfile::tempdir().unwrap();
     let root = std::fs::File::open(dir.path()).unwrap();
     let own = OwnDirectory::open(root.as_fd(), "node").unwrap();
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     let of = |client: u8, process| Wanted {
         client: match client {
             0 => Client::Session(1),
@@ -417,7 +517,7 @@ fn the_next_node_is_told_who_holds_locks() {
     assert_eq!(own.holders(), []);
     // One of them never said who it is: it cannot come back.
     for (client, process) in [(0, 1), (7, 2), (8, 3)] {
-        locks.set(KEY, &of(client, process), Some(&own), open);
+        locks.set(KEY, &of(client, process), Some(&own), || true, open);
     }
     let told = |own: &OwnDirectory| {
         let mut all = own.holders();
@@ -440,27 +540,33 @@ fn a_file_system_that_hangs_holds_up_its_own_file_only() {
         device: 1,
         inode: 3,
     };
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     let (hangs, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| {
-            locks.set(KEY, &wanted(1, LockType::Write, 0, 10), None, || {
-                hangs.wait();
-                goes_on.wait();
-                Ok(tempfile::tempfile()?.into())
-            })
+            locks.set(
+                KEY,
+                &wanted(1, LockType::Write, 0, 10),
+                None,
+                || true,
+                || {
+                    hangs.wait();
+                    goes_on.wait();
+                    Ok(tempfile::tempfile()?.into())
+                },
+            )
         });
         hangs.wait();
         let open = || Ok(tempfile::tempfile()?.into());
         let mut other = shared(2, 2, LockType::Write);
         assert_eq!(
-            locks.set(other_key, &other, None, open),
+            locks.set(other_key, &other, None, || true, open),
             LockStatus::Success
         );
         locks.tidy(None);
         assert!(lock(&locks.noted).contains_key(&known(2)));
         other.kind = LockType::Unlock;
-        locks.set(other_key, &other, None, open);
+        locks.set(other_key, &other, None, || true, open);
         goes_on.wait();
         assert_eq!(hanging.join().unwrap(), LockStatus::Success);
     });
@@ -471,7 +577,7 @@ fn a_file_system_that_hangs_holds_up_its_own_file_only() {
 
 #[test]
 fn the_dead_of_a_file_that_hangs_are_let_go_when_it_goes_on() {
-    let locks = Locks::new([], Duration::from_secs(3600));
+    let locks = new([], Duration::from_secs(3600));
     set(&locks, &shared(1, 1, LockType::Read));
     let (hangs, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     let other = Wanted {
@@ -504,16 +610,22 @@ fn the_dead_of_a_file_that_hangs_are_let_go_when_it_goes_on() {
 
 #[test]
 fn a_lock_that_the_file_system_fails_to_give_is_not_given() {
-    let locks = Locks::new([], Duration::from_secs(60));
+    let locks = new([], Duration::from_secs(60));
     let wanted = wanted(1, LockType::Write, 0, 10);
     for raw in [libc::EIO, libc::ENOLCK, libc::EMFILE] {
         let failing = || Err(std::io::Error::from_raw_os_error(raw));
-        assert_eq!(locks.set(KEY, &wanted, None, failing), LockStatus::Error);
+        assert_eq!(
+            locks.set(KEY, &wanted, None, || true, failing),
+            LockStatus::Error
+        );
     }
     // To write-lock what can only be read fails: EBADF.
     let file = tempfile::NamedTempFile::new().unwrap();
     let read_only = || Ok(std::fs::File::open(file.path())?.into());
-    assert_eq!(locks.set(KEY, &wanted, None, read_only), LockStatus::Error);
+    assert_eq!(
+        locks.set(KEY, &wanted, None, || true, read_only),
+        LockStatus::Error
+    );
     assert_eq!(locks.len(), 0);
     assert_eq!(set(&locks, &wanted), LockStatus::Success);
 }

@@ -145,8 +145,9 @@ pub struct AllFids {
 
 impl AllFids {
     /// Descriptors that a fid may need: its place, the directory that it was reached through, what is open, what holds its
-    /// locks in the file system.
-    const EACH: usize = 4;
+    /// locks in the file system. And when its client is lost, what holds those until that is back: while they wait,
+    /// there may be as many fids as before.
+    const EACH: usize = 5;
     /// Descriptors for all else: connections, rings, the node's own files.
     const OTHERS: usize = 256;
     /// What every session may hold.
@@ -160,6 +161,11 @@ impl AllFids {
             in_use: AtomicUsize::new(0),
             max: descriptors.saturating_sub(AllFids::OTHERS) / (AllFids::EACH + private_files),
         })
+    }
+
+    /// How many there may be.
+    pub fn max(&self) -> usize {
+        self.max
     }
 
     /// Whether a session that holds `mine` may hold one more.

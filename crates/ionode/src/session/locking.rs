@@ -41,9 +41,12 @@ impl Session {
             let fd = both.or_else(|_| self.node.export.open(&held.place, OFlags::RDONLY))?;
             Ok(fd)
         };
-        let own = self.node.own.as_ref();
-        let status = self.node.locks.set(held.place.key(), &wanted, own, open);
-        // A lock that came after its session was over waits for its client like those before it.
+        // The client may have been lost while others had the file, and may have come again. It repeats what it still wants.
+        let still_asked = || self.enter().is_some() && !self.fids().has_ended();
+        let (key, own) = (held.place.key(), self.node.own.as_ref());
+        let locks = &self.node.locks;
+        let status = locks.set(key, &wanted, own, still_asked, open);
+        // A lock that was given when its session was over waits for its client like those before it.
         if self.fids().has_ended() {
             self.lost(&held);
         }

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::Config;
-use crate::locks::{Client, Known, Locks, Owner, Wanted};
+use crate::locks::{Client, Locks, Owner, Wanted};
 use crate::node::Node;
 use crate::peer::{Origin, Proof};
-use presagio_ninep::{LockFlags, LockStatus, LockType, OpenFlags, Text};
+use presagio_ninep::{HEADER, LockFlags, LockStatus, LockType, OpenFlags, Text};
 use presagio_storage::Directory;
 use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
@@ -15,11 +15,16 @@ const INSTANCE: [u8; 16] = [1; 16];
 
 /// A node without an address, and the export that ends with it.
 fn node() -> (Node, tempfile::TempDir) {
+    node_with(Duration::from_secs(3600))
+}
+
+/// The same, which waits so long for clients that were lost.
+fn node_with(grace: Duration) -> (Node, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), "bytes").unwrap();
     let mut config = Config::new(directory.path());
     config.loops = 1;
-    config.grace = Duration::from_secs(3600);
+    config.grace = grace;
     let node = Node::start(config, Arc::new(Directory), &[], false).unwrap();
     (node, directory)
 }
@@ -114,9 +119,13 @@ fn open(session: &Session) {
 
 /// Locks some of what fid 1 has open.
 fn lock() -> Request<'static> {
+    lock_as(LockType::Write)
+}
+
+fn lock_as(lock_type: LockType) -> Request<'static> {
     Request::Lock {
         fid: Fid(1),
-        lock_type: LockType::Write,
+        lock_type,
         flags: LockFlags(0),
         start: 0,
         length: 10,
@@ -192,16 +201,17 @@ fn hang(locks: &Locks, held: &Held, hangs: &Barrier, goes_on: &Barrier) {
         end: 200,
         reclaim: false,
     };
-    let status = locks.set(held.place.key(), &wanted, None, || {
+    let open = || {
         hangs.wait();
         goes_on.wait();
         Ok(tempfile::tempfile()?.into())
-    });
+    };
+    let status = locks.set(held.place.key(), &wanted, None, || true, open);
     assert_eq!(status, LockStatus::Success);
 }
 
 #[test]
-fn a_lock_that_is_given_when_the_connection_is_gone_waits_for_its_client() {
+fn a_lock_whose_turn_comes_when_the_connection_is_gone_is_not_given() {
     let (node, _directory) = node();
     let (session, _sockets) = session(&node);
     attach(&session);
@@ -223,12 +233,45 @@ fn a_lock_that_is_given_when_the_connection_is_gone_waits_for_its_client() {
         goes_on.wait();
         asked.join().unwrap();
     });
-    assert_eq!(locks.len(), 2, "it is not given back");
-    let uid = rustix::process::getuid().as_raw();
-    let known = Known {
-        instance: INSTANCE,
-        uid,
+    assert_eq!(locks.len(), 1, "its client repeats it, or does not want it");
+}
+
+/// What a request for a lock is answered.
+#[track_caller]
+fn asks(session: &Session, request: Request<'_>) -> LockStatus {
+    let mut answer = Vec::new();
+    let done = session.answer(request, &mut Answer::new(&mut answer, Tag(1)));
+    done.expect("it is answered");
+    let frame = presagio_ninep::Frame {
+        kind: presagio_ninep::Kind(answer[4]),
+        tag: Tag(1),
+        body: &answer[HEADER..],
     };
-    locks.died(known, held.user.uid);
-    assert_eq!(locks.len(), 1, "and was its client's");
+    match Reply::parse(frame, Dialect::Presagio) {
+        Ok(Reply::Lock { status }) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_an_earlier_session_had_asked_for_changes_no_lock_of_a_later_one() {
+    let (node, _directory) = node_with(Duration::ZERO);
+    let [(first, _first), (again, _again), (other, _other)] = [(); 3].map(|()| session(&node));
+    attach(&first);
+    let resume = hello_with(&first, [0; 16]);
+    open(&first);
+    attach(&again);
+    hello_with(&again, resume);
+    open(&again);
+    assert_eq!(asks(&again, lock()), LockStatus::Success);
+    // These were let in before, and waited for the file.
+    let give_back = lock_as(LockType::Unlock);
+    assert_eq!(asks(&first, give_back), LockStatus::Error);
+    assert_eq!(asks(&first, lock()), LockStatus::Error);
+    first.end();
+    attach(&other);
+    open(&other);
+    assert_eq!(asks(&other, lock()), LockStatus::Blocked);
+    assert_eq!(asks(&again, give_back), LockStatus::Success);
+    assert_eq!(asks(&other, lock()), LockStatus::Success);
 }

@@ -188,7 +188,7 @@ pub fn start(config: Config, storage: Arc<dyn Storage>, addresses: &[Address]) -
     node
 }
 
-fn attach(client: Client, uid: u32) -> (Session, File) {
+pub fn attach(client: Client, uid: u32) -> (Session, File) {
     let session = Session::new(client);
     let root = session.attach("", "/", uid);
     (session, root.expect("the node lets its own user in"))
