@@ -115,7 +115,7 @@ fn a_credential_is_made_by_who_runs_the_command() {
 struct Around(std::path::PathBuf);
 
 impl Resort for Around {
-    fn connect(self: Arc<Self>) -> std::io::Result<Connected> {
+    fn connect(self: Arc<Self>, _: Duration) -> std::io::Result<Connected> {
         Ok(Box::new(UnixStream::connect(&self.0)?))
     }
 
