@@ -46,8 +46,6 @@ pub struct Direct {
 struct Rule {
     /// Who has found no node for so long may use it.
     after: Duration,
-    /// Who has not asked for so long had found one.
-    forgotten: Duration,
     /// Whether a node can be reached.
     is_back: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -55,8 +53,8 @@ struct Rule {
 #[derive(Default)]
 struct State {
     phase: Phase,
-    /// When it was asked for in vain, first and last.
-    asked: Option<(Instant, Instant)>,
+    /// Since when those who have asked for it find no node, and nobody who looked has.
+    without_since: Option<Instant>,
     /// A thread looks for nodes.
     is_watched: bool,
     /// Why the last start failed.
@@ -150,16 +148,14 @@ impl Direct {
         }
     }
 
-    /// A way for many, used when no node was found for `after`, until one is back. An attempt to find one takes at most `attempt`.
+    /// A way for many, used when no node was found for `after`, until one is back.
     pub fn until_back(
         dir: &Path,
         after: Duration,
-        attempt: Duration,
         is_back: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Direct {
         let rule = Rule {
             after,
-            forgotten: 4 * attempt + Duration::from_secs(2),
             is_back: Box::new(is_back),
         };
         Direct::new(dir, Some(rule))
@@ -201,14 +197,14 @@ impl Direct {
     /// Whether it is time for it.
     fn is_time(&self, state: &State) -> bool {
         self.rule.as_ref().is_none_or(|rule| {
-            let since = state.asked.map(|(first, _)| first.elapsed());
-            self.at_once.load(SeqCst) || since.is_some_and(|since| since >= rule.after)
+            let without = state.without_since.map(|since| since.elapsed());
+            self.at_once.load(SeqCst) || without.is_some_and(|without| without >= rule.after)
         })
     }
 
     /// A node is back, or was: who finds none from now on waits from now on. Leaves the node to be drained.
     fn leave(&self, state: &mut State) -> Option<Node> {
-        state.asked = None;
+        state.without_since = None;
         state.failure.clear();
         self.at_once.store(false, SeqCst);
         if !matches!(state.phase, Phase::On(_)) {
@@ -287,9 +283,8 @@ impl Direct {
             true => self.leave(&mut state),
             false => None,
         };
-        state.asked = state.asked.filter(|asked| rule.remembers(asked));
         state.is_watched = match state.phase {
-            Phase::Off => state.asked.is_some() || self.at_once.load(SeqCst),
+            Phase::Off => state.without_since.is_some() || self.at_once.load(SeqCst),
             Phase::Starting | Phase::On(_) => true,
             Phase::Over => false,
         };
@@ -302,27 +297,19 @@ impl Direct {
     }
 }
 
-impl Rule {
-    fn remembers(&self, (_, last): &(Instant, Instant)) -> bool {
-        last.elapsed() < self.forgotten
-    }
-}
-
 impl State {
-    /// Somebody asks, and has found no node.
-    fn note(&mut self, rule: &Rule) {
+    /// Somebody asks, and has found no node for so long.
+    fn note(&mut self, without: Duration) {
         let now = Instant::now();
-        let asked = self.asked.filter(|asked| rule.remembers(asked));
-        self.asked = Some((asked.map_or(now, |(first, _)| first), now));
+        let since = now.checked_sub(without).unwrap_or(now);
+        self.without_since = Some(self.without_since.map_or(since, |known| known.min(since)));
     }
 }
 
 impl Resort for Direct {
-    fn connect(self: Arc<Self>) -> io::Result<Connected> {
-        if let Some(rule) = &self.rule
-            && !self.has_node.load(SeqCst)
-        {
-            self.state().note(rule);
+    fn connect(self: Arc<Self>, without: Duration) -> io::Result<Connected> {
+        if self.rule.is_some() && !self.has_node.load(SeqCst) {
+            self.state().note(without);
             self.watch()?;
         }
         let mut state = self.state();
@@ -397,21 +384,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let is_back = Arc::new(AtomicBool::new(false));
         let back = is_back.clone();
-        let way = Direct::until_back(dir.path(), HOUR, HOUR, move || back.load(SeqCst));
+        let way = Direct::until_back(dir.path(), HOUR, move || back.load(SeqCst));
         (dir, Arc::new(way), is_back)
     }
 
     /// Whoever asks is told to come again.
     fn is_refused(way: &Arc<Direct>) {
-        let error = way.clone().connect().err().expect("no connection");
+        let asked = way.clone().connect(Duration::ZERO);
+        let error = asked.err().expect("no connection");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
     }
 
     /// More than an hour passes since it was first asked for.
     fn an_hour_passes(way: &Direct) {
         let mut state = way.state();
-        let (first, last) = state.asked.expect("somebody has asked");
-        state.asked = Some((first.checked_sub(2 * HOUR).unwrap(), last));
+        let since = state.without_since.expect("somebody has asked");
+        state.without_since = since.checked_sub(2 * HOUR);
+        assert!(state.without_since.is_some());
     }
 
     fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -428,7 +417,7 @@ mod tests {
         is_refused(&way);
         assert!(way.clone().visit().unwrap().is_none());
         an_hour_passes(&way);
-        way.clone().connect().expect("it is time");
+        way.clone().connect(Duration::ZERO).expect("it is time");
         assert!(way.is_used() && way.was_used());
         assert!(way.clone().visit().unwrap().is_some());
         is_back.store(true, SeqCst);
@@ -439,9 +428,9 @@ mod tests {
     #[test]
     fn a_node_that_is_back_when_it_is_time_is_used_and_the_next_outage_begins_anew() {
         let (_dir, way, is_back) = way();
-        is_refused(&way);
         // Nobody looks but who asks.
         way.state().is_watched = true;
+        is_refused(&way);
         an_hour_passes(&way);
         is_back.store(true, SeqCst);
         is_refused(&way);
@@ -449,7 +438,28 @@ mod tests {
         is_refused(&way);
         assert!(!way.was_used());
         an_hour_passes(&way);
-        way.clone().connect().expect("it is time");
+        way.clone().connect(Duration::ZERO).expect("it is time");
+    }
+
+    #[test]
+    fn it_counts_from_when_who_asks_began_to_look() {
+        let (_dir, way, _) = way();
+        way.state().is_watched = true;
+        is_refused(&way);
+        way.clone().connect(2 * HOUR).expect("it is time");
+    }
+
+    #[test]
+    fn an_outage_goes_on_for_as_long_as_who_looks_finds_no_node() {
+        let (_dir, way, is_back) = way();
+        way.state().is_watched = true;
+        is_refused(&way);
+        an_hour_passes(&way);
+        assert!(way.look(), "there is something to look for");
+        assert!(way.state().without_since.is_some());
+        is_back.store(true, SeqCst);
+        assert!(!way.look());
+        assert!(way.state().without_since.is_none());
     }
 
     #[test]
@@ -459,7 +469,7 @@ mod tests {
         an_hour_passes(&way);
         is_back.store(true, SeqCst);
         until("that a node was back is seen", || {
-            way.state().asked.is_none()
+            way.state().without_since.is_none()
         });
         is_back.store(false, SeqCst);
         is_refused(&way);
@@ -470,7 +480,9 @@ mod tests {
     fn what_has_ended_does_not_begin_again() {
         let (_dir, way, _) = way();
         way.at_once();
-        way.clone().connect().expect("no node from the beginning");
+        way.clone()
+            .connect(Duration::ZERO)
+            .expect("no node from the beginning");
         let ended = way.end();
         let patience = Duration::from_secs(60);
         let error = ended.recv_timeout(patience).unwrap_err();

@@ -126,6 +126,39 @@ fn a_run_begins_also_when_the_directory_hangs_already() {
     });
 }
 
+/// To try them all takes most of a program's patience.
+#[test]
+fn many_nodes_that_are_silent_do_not_keep_a_program_from_the_direct_way() {
+    let dir = TempDir::new("direct-silent");
+    let path = |name: &str| Path::new(dir.path()).join(name);
+    fs::create_dir(path("export")).unwrap();
+    fs::write(path("export/file"), "content").unwrap();
+    let export = path("export");
+    let node = |i| Node::unix(Path::new(dir.path()), &format!("node{i}"), &export, &[]);
+    let nodes: Vec<Node> = (0..5).map(node).collect();
+    let all: Vec<String> = nodes.iter().map(|node| node.at.text()).collect();
+    let direct = format!("{FAR}={}", export.display());
+    let mut options = vec!["--forward-direct", &direct];
+    options.extend(["--timeout", "2", "--patience", "18"]);
+    let mut command = forwarded(&all.join(","), None, &options, &path(""));
+    let script = r#"
+        touch "$OUTSIDE/begun"
+        until [ -e "$OUTSIDE/silent" ]; do sleep 0.01; done
+        cat "$FAR/file"
+        "#;
+    command.args(["bash", "-euc", script]);
+    let said = std::thread::scope(|scope| {
+        let runs = scope.spawn(|| succeeds(&mut command));
+        until("it has begun", || {
+            path("begun").exists() || runs.is_finished()
+        });
+        nodes.iter().for_each(Node::freeze);
+        fs::write(path("silent"), "").unwrap();
+        runs.join().unwrap()
+    });
+    assert_eq!(said, "content");
+}
+
 /// Through io_uring, Linux 6.18 reads the last bytes of such a file over and over again.
 #[test]
 fn a_node_on_a_mount_that_caches_nothing_reads_every_byte_once() {

@@ -276,8 +276,8 @@ impl Export {
         };
         options.dial = options.dial.map(dial);
         let resort = |resort: LastResort| {
-            LastResort(Arc::new(move || {
-                resort.0.clone().connect().and_then(connected)
+            LastResort(Arc::new(move |without| {
+                resort.0.clone().connect(without).and_then(connected)
             }))
         };
         options.last_resort = options.last_resort.map(resort);

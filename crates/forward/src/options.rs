@@ -88,8 +88,8 @@ pub struct LastResort(pub Arc<dyn Resort>);
 
 /// How to get a [`LastResort`].
 pub trait Resort: Send + Sync {
-    /// A connection to it; an error if it is not time for that yet.
-    fn connect(self: Arc<Self>) -> io::Result<Connected>;
+    /// A connection to it; an error if it is not time for that yet. Who asks has found no node for so long.
+    fn connect(self: Arc<Self>, without: Duration) -> io::Result<Connected>;
 
     /// Whether everybody is to go there, and to no node, for the time being.
     fn is_used(&self) -> bool {
@@ -99,15 +99,15 @@ pub trait Resort: Send + Sync {
     /// A connection to it if it is in use already, for whoever has something to tell those who are asked there.
     fn visit(self: Arc<Self>) -> io::Result<Option<Connected>> {
         match self.is_used() {
-            true => self.connect().map(Some),
+            true => self.connect(Duration::ZERO).map(Some),
             false => Ok(None),
         }
     }
 }
 
-impl<F: Fn() -> io::Result<Connected> + Send + Sync> Resort for F {
-    fn connect(self: Arc<Self>) -> io::Result<Connected> {
-        self()
+impl<F: Fn(Duration) -> io::Result<Connected> + Send + Sync> Resort for F {
+    fn connect(self: Arc<Self>, without: Duration) -> io::Result<Connected> {
+        self(without)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::file::{File, as_it_was};
 use crate::held::{Held, Place};
-use crate::link::{Link, Target};
-use crate::options::{Dial, Instance, LastResort, Options, Spread};
+use crate::link::{Link, Target, share};
+use crate::options::{Dial, Instance, Options, Spread};
 use crate::preference::preference;
 use presagio_core::{Nanos, Op, Range};
 use presagio_ninep::request::FORESEEN_MAX;
@@ -11,7 +11,7 @@ use presagio_ninep::{Errno, Fid, List, OpenFlags, Qid, Request, Text, extension}
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Users that may be attached at once.
 const USERS_MAX: usize = 4096;
@@ -105,33 +105,70 @@ impl Remote {
     }
 
     /// Tells all nodes that other clients of this user are dead, so that their locks end now and not after a while: a client
-    /// may have been at any of them. One that cannot be told keeps nobody waiting for long, nor the others from being told.
+    /// may have been at any of them. Those that cannot be told keep nobody waiting for long, however many they are, nor the others
+    /// from being told.
     pub fn died(&self, uid: u32, clients: &[Instance]) {
-        let options = &self.inner.options;
-        let mut told = Vec::new();
-        for link in &self.inner.links {
-            let Some(target) = link.current().map(|now| now.target) else {
-                continue;
-            };
-            let root = self.inner.root(link, uid);
-            let root = root.map(|root| File::new(&self.inner, root));
-            let is_told = root.is_ok_and(|root| clients.iter().all(|one| root.died(*one).is_ok()));
-            // It may have gone to another one meanwhile.
-            if is_told && link.current().is_some_and(|now| now.target == target) {
-                told.push(target);
+        let nodes = (0..self.inner.options.nodes.len()).map(Target::Node);
+        let resort = self.inner.options.last_resort.iter();
+        let all: Vec<Target> = nodes.chain(resort.map(|_| Target::LastResort)).collect();
+        let until = Instant::now() + TOLD_WITHIN;
+        let tell = |target, until| {
+            if let Err(error) = self.tell(target, until, uid, clients) {
+                tracing::debug!(?target, %error, "cannot be told that a client is dead");
             }
-        }
-        let nodes = 0..options.nodes.len();
-        for node in nodes.filter(|node| !told.contains(&Target::Node(*node))) {
-            if let Err(error) = tell_node(Options::clone(options), node, uid, clients) {
-                tracing::debug!(%error, "a node cannot be told that a client is dead");
+        };
+        if !self.inner.options.threads {
+            for (told, target) in all.iter().enumerate() {
+                // Each has its share of the time, and what those before it have left.
+                tell(*target, share(until, all.len() - told));
             }
+            return;
         }
-        let resort = options.last_resort.as_ref();
-        let resort = resort.filter(|_| !told.contains(&Target::LastResort));
-        let told = resort.map(|resort| tell_resort(Options::clone(options), resort, uid, clients));
-        if let Some(Err(error)) = told {
-            tracing::debug!(%error, "the last resort cannot be told that a client is dead");
+        std::thread::scope(|scope| {
+            for target in all {
+                let thread = std::thread::Builder::new().name("tell".into());
+                if thread
+                    .spawn_scoped(scope, move || tell(target, until))
+                    .is_err()
+                {
+                    tell(target, until);
+                }
+            }
+        });
+    }
+
+    /// Tells one of them.
+    fn tell(
+        &self,
+        target: Target,
+        until: Instant,
+        uid: u32,
+        clients: &[Instance],
+    ) -> io::Result<()> {
+        let mut options = Options::clone(&self.inner.options);
+        // Another client than who tells: that one's connections go on.
+        options.instance = None;
+        (options.patience, options.threads) = (Duration::ZERO, false);
+        let left = until.saturating_duration_since(Instant::now());
+        options.connect_timeout = options.connect_timeout.min(left);
+        options.timeout = options.connect_timeout;
+        match target {
+            Target::Node(node) => tell_node(options, node, uid, clients),
+            Target::LastResort => {
+                // A program has no other way to it than the one that it uses.
+                let mut links = self.inner.links.iter();
+                let used = |link: &&Arc<Link>| {
+                    link.current()
+                        .is_some_and(|now| now.target == Target::LastResort)
+                };
+                match links.find(used) {
+                    Some(link) => {
+                        let root = self.inner.root(link, uid).map_err(error)?;
+                        all_died(&File::new(&self.inner, root), clients)
+                    }
+                    None => tell_resort(options, uid, clients),
+                }
+            }
         }
     }
 
@@ -210,7 +247,7 @@ impl Remote {
     }
 }
 
-/// How long telling one node that a client is dead may take.
+/// How long telling all nodes that a client is dead may take.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Tells one node that these clients are dead.
@@ -225,13 +262,9 @@ fn tell_node(mut options: Options, node: usize, uid: u32, clients: &[Instance]) 
 }
 
 /// The same of what is there in the place of nodes. It is not begun for that.
-fn tell_resort(
-    mut options: Options,
-    resort: &LastResort,
-    uid: u32,
-    clients: &[Instance],
-) -> io::Result<()> {
-    let Some(socket) = resort.0.clone().visit()? else {
+fn tell_resort(mut options: Options, uid: u32, clients: &[Instance]) -> io::Result<()> {
+    let resort = options.last_resort.take();
+    let Some(socket) = resort.map_or(Ok(None), |resort| resort.0.visit())? else {
         return Ok(());
     };
     let once = Mutex::new(Some(socket));
@@ -241,23 +274,24 @@ fn tell_resort(
             .ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     })));
     options.nodes.truncate(1);
-    options.last_resort = None;
     tell(options, uid, clients)
 }
 
-/// The same of whoever answers first; if that does not answer for one, it is not asked for the others.
-fn tell(mut options: Options, uid: u32, clients: &[Instance]) -> io::Result<()> {
-    // Another client than who tells: that one's connections go on.
-    options.instance = None;
-    (options.patience, options.threads) = (Duration::ZERO, false);
-    options.connect_timeout = options.connect_timeout.min(TOLD_WITHIN);
-    options.timeout = options.connect_timeout;
-    let errno = |errno: Errno| io::Error::from_raw_os_error(errno.0 as i32);
-    let root = Remote::new(options)?.root(uid).map_err(errno)?;
+/// The same of whoever answers first.
+fn tell(options: Options, uid: u32, clients: &[Instance]) -> io::Result<()> {
+    all_died(&Remote::new(options)?.root(uid).map_err(error)?, clients)
+}
+
+/// If it does not answer for one, it is not asked for the others.
+fn all_died(root: &File, clients: &[Instance]) -> io::Result<()> {
+    let mut clients = clients.iter();
     clients
-        .iter()
         .try_for_each(|client| root.died(*client))
-        .map_err(errno)
+        .map_err(error)
+}
+
+fn error(errno: Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.0 as i32)
 }
 
 fn announcement<'a>(

@@ -115,7 +115,7 @@ fn a_credential_is_made_by_who_runs_the_command() {
 struct Around(std::path::PathBuf);
 
 impl Resort for Around {
-    fn connect(self: Arc<Self>) -> std::io::Result<Connected> {
+    fn connect(self: Arc<Self>, _: Duration) -> std::io::Result<Connected> {
         Ok(Box::new(UnixStream::connect(&self.0)?))
     }
 
@@ -385,4 +385,36 @@ fn every_node_is_told_of_a_client_that_is_dead() {
         assert_eq!(taken(&opened(node, name), 2), LockStatus::Success, "{name}");
     }
     assert_eq!(remote.status().connections, 1, "its own goes on");
+}
+
+/// Whoever connects there is not even seen.
+#[test]
+fn many_nodes_that_are_silent_keep_who_tells_them_no_longer_than_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_node, well) = patient_node(directory.path(), "well");
+    let silent: Vec<_> = (0..40)
+        .map(|i| directory.path().join(format!("silent{i}")))
+        .collect();
+    let _listeners: Vec<_> = silent
+        .iter()
+        .map(|path| std::os::unix::net::UnixListener::bind(path).unwrap())
+        .collect();
+    let mut all: Vec<Address> = silent.into_iter().map(Address::Unix).collect();
+    all.insert(20, well.clone());
+    let uid = rustix::process::geteuid().as_raw();
+    for (threads, name) in [(true, "one"), (false, "other")] {
+        std::fs::write(directory.path().join(name), "").unwrap();
+        let dead = opened(&well, name);
+        assert_eq!(taken(&dead, 1), LockStatus::Success);
+        let mut options = Options::new(all.clone());
+        options.threads = threads;
+        let remote = Remote::new(options).unwrap();
+        let began = Instant::now();
+        remote.died(uid, &[dead.client()]);
+        // One after the other they would take 80 s.
+        assert!(began.elapsed() < Duration::from_secs(40));
+        if threads {
+            assert_eq!(taken(&opened(&well, name), 2), LockStatus::Success);
+        }
+    }
 }

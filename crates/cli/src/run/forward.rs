@@ -129,15 +129,10 @@ impl Args {
     fn direct(&self, prefix: &str, options: &Options) -> Option<Arc<Direct>> {
         let mut all = self.forward_direct.iter();
         let (_, dir) = all.find(|(of, _)| of == prefix)?;
-        let (after, attempt_max) = (options.patience / 4, options.connect_timeout);
+        let after = options.patience / 4;
         let options = options.clone();
         let is_back = move || any_answers(&options);
-        Some(Arc::new(Direct::until_back(
-            dir,
-            after,
-            attempt_max,
-            is_back,
-        )))
+        Some(Arc::new(Direct::until_back(dir, after, is_back)))
     }
 
     /// That every direct way is one to what is forwarded, and leads somewhere.

@@ -188,7 +188,8 @@ pub(super) fn reach(link: &Link, target: Target, until: Option<Instant>) -> Resu
         }
         (Target::Node(node), None, _) => link.options.connect(node, &options()),
         (Target::LastResort, _, Some(resort)) => {
-            Client::connect(Socket::new(resort.0.clone().connect()?)?, &options())
+            let socket = resort.0.clone().connect(link.has_searched())?;
+            Client::connect(Socket::new(socket)?, &options())
         }
         (Target::LastResort, _, None) => Err(Lost::Silent),
     }

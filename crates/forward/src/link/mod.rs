@@ -54,6 +54,8 @@ struct State {
     connection: Option<Arc<Connection>>,
     /// Since when there is none.
     without_since: Instant,
+    /// Since when one is looked for, this time.
+    searching_since: Instant,
     /// The last one's number, reply cache and node.
     generation: u64,
     lineage: u64,
@@ -90,6 +92,7 @@ impl Link {
         let state = State {
             connection: None,
             without_since: Instant::now(),
+            searching_since: Instant::now(),
             generation: 0,
             lineage: 0,
             node: None,
@@ -171,12 +174,16 @@ impl Link {
     }
 
     /// Whom to try, in this order: the last node, the others, one that was silent, and what is there for want of a
-    /// better one.
+    /// better one; only the latter if it is too early for the nodes.
     fn candidates(&self) -> Vec<Target> {
         let state = lock(&self.state);
         let (last, silent) = (state.node, state.silent);
         let without = state.without_since.elapsed();
+        let is_too_early = !state.backoff.are_nodes_due();
         drop(state);
+        if is_too_early {
+            return vec![Target::LastResort];
+        }
         let mut nodes = self.order.clone();
         // The sort is stable: the others keep their order.
         nodes.sort_by_key(|node| match Some(*node) {
@@ -196,6 +203,7 @@ impl Link {
     /// Tries every candidate once, while there is time. The first that can be reached, and on which every open file could be
     /// claimed, is for everybody to use.
     fn connect_once(self: &Arc<Self>, until: Option<Instant>) -> bool {
+        lock(&self.state).searching_since = Instant::now();
         let candidates = self.candidates();
         for (tried, target) in candidates.iter().enumerate() {
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -203,21 +211,43 @@ impl Link {
             }
             // To be reached each has its share, so that the last has one too, whoever swallows what is sent before it.
             let share = until.map(|until| share(until, candidates.len() - tried));
-            match self.connect_to(*target, share, until) {
-                Ok(connection) => {
-                    self.hand_out(connection);
-                    return true;
-                }
-                Err(error) => {
-                    tracing::debug!(?target, %error, "no connection");
-                    self.note_error(match &error {
-                        Error::Lost { why, .. } => why.to_string(),
-                        error => error.to_string(),
-                    });
-                }
+            if self.connects_to(*target, share, until) {
+                return true;
+            }
+            // Whoever gives the last resort counts from when it is first asked for, and many nodes may be silent for long.
+            let is_between = tried + 2 < candidates.len();
+            if is_between
+                && !self.options.threads
+                && self.options.last_resort.is_some()
+                && self.connects_to(Target::LastResort, until, until)
+            {
+                return true;
             }
         }
         false
+    }
+
+    /// Tries one.
+    fn connects_to(
+        self: &Arc<Self>,
+        target: Target,
+        reach_until: Option<Instant>,
+        until: Option<Instant>,
+    ) -> bool {
+        match self.connect_to(target, reach_until, until) {
+            Ok(connection) => {
+                self.hand_out(connection);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(?target, %error, "no connection");
+                self.note_error(match &error {
+                    Error::Lost { why, .. } => why.to_string(),
+                    error => error.to_string(),
+                });
+                false
+            }
+        }
     }
 
     fn connect_to(
@@ -262,6 +292,11 @@ impl Link {
         if let Target::Node(node) = connection.target {
             lock(&self.state).silent = Some(node);
         }
+    }
+
+    /// For how long a node is being looked for.
+    fn has_searched(&self) -> Duration {
+        lock(&self.state).searching_since.elapsed()
     }
 
     /// Why the last attempt to connect failed.
@@ -346,7 +381,7 @@ impl Link {
 }
 
 /// The end of a part of the time that is left, one of so many.
-fn share(until: Instant, parts: usize) -> Instant {
+pub(crate) fn share(until: Instant, parts: usize) -> Instant {
     let now = Instant::now();
     now + until.saturating_duration_since(now) / u32::try_from(parts).unwrap_or(1).max(1)
 }

@@ -25,6 +25,8 @@ pub(super) struct Backoff {
     seed: u64,
     /// Not before.
     due: Instant,
+    /// Nor nodes before this, where there is something else to try.
+    nodes_due: Instant,
 }
 
 impl Backoff {
@@ -33,7 +35,12 @@ impl Backoff {
             pause: PAUSE_MIN,
             seed: u64::from_le_bytes(*instance.0.first_chunk().expect("16 bytes")),
             due: Instant::now(),
+            nodes_due: Instant::now(),
         }
+    }
+
+    pub(super) fn are_nodes_due(&self) -> bool {
+        self.nodes_due <= Instant::now()
     }
 
     /// An attempt has failed: how long to wait. Between half of the pause and all of it, so that a thousand clients of a
@@ -79,8 +86,14 @@ impl Drop for Attempt<'_> {
         if self.failed {
             state.reconnecting = false;
             state.backoff.failed();
-            // One that took long is not made all the time: calls fail at once in between.
-            state.backoff.due = state.backoff.due.max(Instant::now() + self.began.elapsed());
+            // One that took long is not made all the time: calls fail at once in between. But the last resort may be there soon.
+            let backoff = &mut state.backoff;
+            let later = backoff.due.max(Instant::now() + self.began.elapsed());
+            match self.link.options.last_resort {
+                None => backoff.due = later,
+                Some(_) if backoff.are_nodes_due() => backoff.nodes_due = later,
+                Some(_) => {}
+            }
         }
         self.link.changed.notify_all();
     }

@@ -77,8 +77,9 @@ impl Line {
 
     fn direct(&self, export: u32) -> LastResort {
         let line = self.clone();
-        LastResort(Arc::new(move || -> io::Result<Connected> {
-            let (_, socket) = line.ask(Question::Direct { export }, PATIENCE)?;
+        LastResort(Arc::new(move |without| -> io::Result<Connected> {
+            let question = Question::Direct { export, without };
+            let (_, socket) = line.ask(question, PATIENCE)?;
             Ok(Box::new(socket.ok_or_else(garbage)?))
         }))
     }

@@ -212,8 +212,9 @@ impl Desk {
                 self.watch.add(pid, export as usize, instance)?;
                 Ok((Vec::new(), None))
             }
-            Question::Direct { export } => match self.options(export)?.last_resort.clone() {
-                Some(resort) => Ok((Vec::new(), Some(resort.0.connect()?))),
+            Question::Direct { export, without } => match self.options(export)?.last_resort.clone()
+            {
+                Some(resort) => Ok((Vec::new(), Some(resort.0.connect(without)?))),
                 None => Err(io::ErrorKind::NotFound.into()),
             },
         }

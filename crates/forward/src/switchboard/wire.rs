@@ -1,7 +1,7 @@
 //! The bytes of questions and answers. Numbers are little-endian; a text has its length before it, in four bytes.
 //!
 //! ```text
-//! question: version[1] op[1] export[4] node[4] instance[16]
+//! question: version[1] op[1] export[4] node[4] instance[16]; `node` is milliseconds where the last resort is asked for
 //! answer:   0[1], then what was asked for; or 1[1] errno[4] text
 //! exports:  count[4], then count times
 //!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] direct[1] owners[16]
@@ -34,9 +34,10 @@ pub(super) enum Question {
         export: u32,
         instance: Instance,
     },
-    /// A connection to the last resort.
+    /// A connection to the last resort, for who has found no node for so long.
     Direct {
         export: u32,
+        without: Duration,
     },
 }
 
@@ -50,7 +51,10 @@ impl Question {
             Question::Dial { export, node } => (2, export, node, none),
             Question::Credential { export } => (3, export, 0, none),
             Question::Witness { export, instance } => (4, export, 0, instance),
-            Question::Direct { export } => (5, export, 0, none),
+            Question::Direct { export, without } => {
+                let ms = u32::try_from(without.as_millis()).unwrap_or(u32::MAX);
+                (5, export, ms, none)
+            }
         };
         let mut bytes = [0; Question::SIZE];
         bytes[..2].copy_from_slice(&[VERSION, op]);
@@ -71,7 +75,10 @@ impl Question {
             (VERSION, 2, []) => Some(Question::Dial { export, node }),
             (VERSION, 3, []) => Some(Question::Credential { export }),
             (VERSION, 4, []) => Some(Question::Witness { export, instance }),
-            (VERSION, 5, []) => Some(Question::Direct { export }),
+            (VERSION, 5, []) => Some(Question::Direct {
+                export,
+                without: Duration::from_millis(node.into()),
+            }),
             _ => None,
         }
     }
@@ -316,7 +323,10 @@ mod tests {
                 export: 3,
                 instance: Instance([9; 16]),
             },
-            Question::Direct { export: 3 },
+            Question::Direct {
+                export: 3,
+                without: Duration::from_millis(7500),
+            },
         ] {
             assert_eq!(Question::read(&question.bytes()), Some(question));
         }

@@ -1,8 +1,8 @@
 //! Who sees the programs of a command end. A program that is killed cannot give its locks back, and a node that only sees
 //! its connection break keeps them for a while, since it may come back. Whoever started it knows better, and says so.
 //!
-//! A program asks for this before its first lock. One thread waits for all of them; the nodes are told one after
-//! the other, and each for a short time only: if one cannot be told, the locks end there after their while.
+//! A program asks for this before its first lock. One thread waits for all of them; the nodes are told at the
+//! same time, and for a short time only: if one cannot be told, the locks end there after their while.
 
 use super::Forwarded;
 use crate::options::{Instance, Options};

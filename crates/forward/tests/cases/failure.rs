@@ -407,7 +407,7 @@ fn the_last_resort_serves_until_a_node_is_back() {
     options.patience = Duration::from_secs(2);
     let local = node.world.clone();
     options.last_resort = Some(LastResort(Arc::new(
-        move || -> std::io::Result<Connected> {
+        move |_: Duration| -> std::io::Result<Connected> {
             let (ours, theirs) = UnixStream::pair()?;
             crate::common::node::serve(theirs, local.clone());
             Ok(Box::new(ours))
