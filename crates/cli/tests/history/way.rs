@@ -70,8 +70,17 @@ impl Files for Plain {
     fn open(&self, path: &str, append: bool) -> Done<Box<dyn Open>> {
         let mut options = OpenOptions::new();
         options.read(true).write(!append).append(append);
-        let file = options.open(self.0.join(path)).map_err(number)?;
-        Ok(Box::new(RefCell::new(file)))
+        let open = || options.open(self.0.join(path)).map_err(number);
+        let mut file = open();
+        // A file that is replaced between being found and being opened, and whose node is killed there too, is gone. The
+        // kernel looks again, once; and that may happen to what it finds then.
+        for _ in 0..4 {
+            file = match file {
+                Err(libc::ESTALE) => open(),
+                opened => opened,
+            };
+        }
+        Ok(Box::new(RefCell::new(file?)))
     }
 
     fn rename(&self, old: &str, new: &str) -> Done<()> {
