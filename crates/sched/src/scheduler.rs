@@ -66,6 +66,7 @@ pub struct Scheduler {
     batches: Arena<InFlight, 512>,
     counters: Counters,
     queued: usize,
+    in_flight: usize,
     /// Reused between calls.
     chosen: Vec<Slot>,
     freed: Vec<Slot>,
@@ -120,6 +121,7 @@ impl Scheduler {
             batches: Arena::default(),
             counters: Counters::default(),
             queued: 0,
+            in_flight: 0,
             chosen: Vec::new(),
             freed: Vec::new(),
             settings,
@@ -247,7 +249,7 @@ impl Scheduler {
         }
         let (cell, at) = self.cell_of(slot, kind);
         cell.finished(at, now.since(since));
-        self.book.in_flight -= 1;
+        self.in_flight -= 1;
         self.leave(slot, now);
         true
     }
@@ -305,12 +307,12 @@ impl Scheduler {
     /// Requests that take up room: those that are queued, and cancelled ones that the guard needs until those
     /// are finished which they overlapped. What bounds memory bounds this.
     pub fn occupied(&self) -> usize {
-        self.book.entries.live() - self.book.in_flight
+        self.book.entries.live() - self.in_flight
     }
 
     /// Requests that were dispatched and are not finished.
     pub fn in_flight(&self) -> usize {
-        self.book.in_flight
+        self.in_flight
     }
 
     /// What was seen and done, readable from any thread at any time.
@@ -483,7 +485,7 @@ impl Scheduler {
             .collect();
         let parts = Batch { parts };
         self.queued -= requests;
-        self.book.in_flight += requests;
+        self.in_flight += requests;
         let bytes = parts.range().len();
         self.batches[batch].bytes = bytes;
         let (cell, at) = self.cell_of(chosen[0], kind);

@@ -68,44 +68,6 @@ fn foresight_waits_for_neighbours_that_come_a_moment_later() {
     );
 }
 
-/// Thesis 4.1.3. aIOLi alone aggregates almost all that can be here, so little is left to gain; waiting for processes that
-/// wait for us made runs several times as long.
-#[test]
-fn foresight_aggregates_what_can_be_and_costs_next_to_nothing_where_nothing_can_be_gained() {
-    let mut sweep = Sweep::read(preset("thesis-4.1").expect("preset").toml).expect("preset");
-    sweep
-        .vary("app.processes", vec![16.into()])
-        .expect("a field");
-    let runs = sweep.runs().expect("runs");
-    let mut found: BTreeMap<String, [Option<Report>; 2]> = BTreeMap::new();
-    for each in &runs {
-        let values: Vec<&str> = each.varied.iter().map(|(_, v)| v.as_str()).collect();
-        let at = match values[0] {
-            "aIOLi" => 0,
-            "aIOLi + foresight" => 1,
-            _ => continue,
-        };
-        found.entry(values[1..].join(" ")).or_default()[at] = Some(run(&each.scenario));
-    }
-    assert_eq!(found.len(), 8);
-    for (name, reports) in &found {
-        let [Some(without), Some(with)] = reports else {
-            panic!("{name} has both");
-        };
-        let longer = with.makespan.as_secs_f64() / without.makespan.as_secs_f64();
-        assert!(longer < 1.05, "{name}: {longer} times as long");
-        let (with, without) = (with.servers.aggregation(), without.servers.aggregation());
-        assert!(with > 0.99 * without, "{name}: {with} after {without}");
-        let reads_most = match name.as_str() {
-            "read contiguous 16KiB 16" => 2.0,
-            "read contiguous 256KiB 16" | "read strided 16KiB 16" => 8.0,
-            "read strided 256KiB 16" => 128.0,
-            _ => continue,
-        };
-        assert!(with > 0.995 * reads_most, "{name}: {with} of {reads_most}");
-    }
-}
-
 #[test]
 fn every_preset_can_be_run() {
     for preset in PRESETS {

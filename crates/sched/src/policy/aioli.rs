@@ -148,22 +148,17 @@ impl Policy for Aioli {
         while let Some(home) = self.queues.waits.next_over(book, now) {
             self.place(home);
         }
-        loop {
-            while let Some(home) = self.select() {
-                if self.queues.suspects_more(home, now)
-                    || self.queues.foresees_more(book, home, now, out)
-                {
-                    self.place(home);
-                    continue;
-                }
-                self.serve(book, home, out);
-                return Choice::Dispatch;
+        while let Some(home) = self.select() {
+            if self.queues.suspects_more(home, now)
+                || self.queues.foresees_more(book, home, now, out)
+            {
+                self.place(home);
+                continue;
             }
-            match self.queues.waits.next_idle_over(book, now) {
-                Some(home) => self.place(home),
-                None => return self.queues.waits.choice(book),
-            }
+            self.serve(book, home, out);
+            return Choice::Dispatch;
         }
+        self.queues.waits.choice()
     }
 
     fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {
