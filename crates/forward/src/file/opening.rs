@@ -114,9 +114,15 @@ impl File {
             {
                 return Ok(None);
             }
-            now_open(new, connection, &next(&mut answers)?, flags);
+            let open = next(&mut answers)?;
+            let handle = match answers.next() {
+                // Without a handle it would be gone if it were replaced now. So all of it is done again.
+                Some(Err(error)) if !matches!(error, Error::Server(_)) => return Err(error),
+                handle => handle,
+            };
+            now_open(new, connection, &open, flags);
             // It is open, and will be claimed as such on the next connection: nothing of this may be repeated.
-            Ok(Some(answers.next()))
+            Ok(Some(handle))
         })?;
         Ok(opened.map(|handle| self.handle_behind(new, handle)))
     }
