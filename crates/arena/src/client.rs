@@ -9,6 +9,7 @@ use crate::layout::{
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
+use crate::ticks::Stamp;
 use crate::{filter, sys};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -66,11 +67,17 @@ pub enum Counter {
     LostOperations,
     /// Why the library turned itself off: a number from its list, 0 if it did not.
     TurnedOff,
+    /// Programs that were started and are linked statically.
+    StaticPrograms,
+    /// Programs that were started and run as somebody else.
+    PrivilegedPrograms,
+    /// Programs that were started with an environment that does not lead to the arena.
+    BarePrograms,
 }
 
 impl Counter {
     /// All of them.
-    pub const ALL: [Counter; 11] = [
+    pub const ALL: [Counter; 14] = [
         Counter::IoUring,
         Counter::RawCalls,
         Counter::MappedBytes,
@@ -82,6 +89,9 @@ impl Counter {
         Counter::LostFiles,
         Counter::LostOperations,
         Counter::TurnedOff,
+        Counter::StaticPrograms,
+        Counter::PrivilegedPrograms,
+        Counter::BarePrograms,
     ];
 }
 
@@ -119,6 +129,8 @@ pub struct Client {
     region: Region,
     geometry: Geometry,
     mode: Mode,
+    /// The processor's counter can tell the time.
+    ticks: bool,
     /// All memory was there from the beginning.
     whole: bool,
     manager: u32,
@@ -149,6 +161,7 @@ impl Client {
             region,
             geometry,
             mode: Mode::from_bits(region.half(header::MODE).load(Relaxed)),
+            ticks: region.half(header::TICKS).load(Relaxed) != 0,
             whole: region.half(header::WHOLE).load(Relaxed) != 0,
             manager: region.half(header::MANAGER).load(Relaxed),
             text_len: text_len.min(header::TEXT_MAX),
@@ -190,6 +203,15 @@ impl Client {
     /// What the manager wants.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Now.
+    #[inline(always)]
+    pub fn stamp(&self) -> Stamp {
+        match self.ticks {
+            true => Stamp::by_ticks(),
+            false => Stamp::by_clock(),
+        }
     }
 
     /// Whether the manager still answers: it has not left, nor died.
@@ -542,6 +564,17 @@ impl Writer {
             gave_up: 0,
             index: 0,
             owner: 0,
+        }
+    }
+
+    /// Brings near what the next record is written to: after some time of computing it is in no cache of this processor.
+    #[inline(always)]
+    pub fn prefetch(&self, client: &Client) {
+        if self.is_open() {
+            let mask = u64::from(client.geometry.records - 1);
+            let next = self.ring + (self.head & mask) as usize * RECORD_LEN;
+            client.region.prefetch(next);
+            client.region.prefetch(self.slot + slot::HEAD);
         }
     }
 

@@ -13,8 +13,8 @@
 //! or a read outside of the arena.
 //!
 //! Where things are: `layout` says which byte means what; `record` is the message; `client` is the side of
-//! the program, `manager` that of the manager; `filter` decides which paths are followed; `sys` makes system calls
-//! without the C library.
+//! the program, `manager` that of the manager; `filter` decides which paths are followed; `ticks` is time by the
+//! processor's counter; `sys` makes system calls without the C library.
 
 mod client;
 mod filter;
@@ -23,6 +23,7 @@ mod manager;
 mod note;
 mod record;
 pub mod sys;
+mod ticks;
 
 pub use client::{AttachError, Client, Counter, FileSlot, Found, Writer};
 pub use filter::{FilterTooLong, PathFilter};
@@ -30,6 +31,7 @@ pub use layout::{Mode, PATH_MAX};
 pub use manager::{Arena, ArenaOptions, FileEntry, Losses, Origin, ProcessEntry, Waker};
 pub use note::{Advice, Note};
 pub use record::{Frame, Kind, Message, Operation, PAYLOAD_MAX, Record};
+pub use ticks::Stamp;
 
 /// For a library that is loaded into programs and has allocators of its own: what the standard library keeps for a thread is not
 /// destroyed at the thread's end. It would be through this function of the C library, which takes memory from the program's

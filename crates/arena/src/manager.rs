@@ -10,6 +10,7 @@ use crate::layout::{
 };
 use crate::note::Note;
 use crate::record::{Kind, Message, Payload, Record};
+use crate::ticks::{self, Scale};
 use crate::{Counter, sys};
 use presagio_core::Action;
 use std::fs::File;
@@ -49,6 +50,9 @@ impl Default for ArenaOptions {
         }
     }
 }
+
+/// By how much times may change as the processor's counter is understood better.
+const JITTER_NS: u64 = 10_000;
 
 /// Who wrote a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -139,6 +143,8 @@ struct Reading {
     origin: Origin,
     /// Records of the ring that are there for sure: we asked for them ourselves.
     filled: u64,
+    /// When its last operation began.
+    last: u64,
 }
 
 /// The arena, on the manager's side.
@@ -149,6 +155,8 @@ pub struct Arena {
     memory: File,
     readings: Vec<Reading>,
     payload: Payload,
+    /// What the processor's counter means, where programs tell the time by it.
+    scale: Scale,
     nonsense: u64,
     /// Entries of files that were found closed in the last drain, and in the one before.
     closed: Vec<u32>,
@@ -189,6 +197,7 @@ impl Arena {
             memory,
             readings: vec![Reading::default(); options.slots as usize],
             payload: Payload::default(),
+            scale: Scale::new(),
             nonsense: 0,
             closed: Vec::new(),
             freeable: Vec::new(),
@@ -212,6 +221,7 @@ impl Arena {
         half(header::FILES, options.files);
         half(header::PROCESSES, options.processes);
         half(header::WHOLE, self.whole.into());
+        half(header::TICKS, ticks::are_trusted().into());
         half(header::TEXT_LEN, options.filter.text().len() as u32);
         self.region.write(header::TEXT, options.filter.text());
         let size = self.geometry.size() as u64;
@@ -245,6 +255,7 @@ impl Arena {
             self.free_file(index);
         }
         self.freeable = std::mem::take(&mut self.closed);
+        self.scale.look();
         let mut count = 0;
         for index in 0..self.geometry.slots {
             let owner = self.region.word(self.geometry.owner(index));
@@ -334,17 +345,36 @@ impl Arena {
         }
         if record.kind == Kind::Begin {
             self.readings[index as usize].origin = origin(&record);
+            self.readings[index as usize].last = 0;
         } else {
             if record.kind == Kind::Operation(Action::Close) && record.file < self.geometry.files {
                 self.closed.push(record.file);
             }
             *count += 1;
+            let record = self.timed(index, record);
             each(
                 &self.readings[index as usize].origin,
                 self.payload.message(record),
             );
         }
         tail.wrapping_add(1 + parts as u64)
+    }
+
+    /// The record with times on the system's clock. What comes from one thread stays in its order, although the counter is
+    /// understood a little better each time.
+    fn timed(&mut self, index: u32, mut record: Record) -> Record {
+        if record.flags & Record::TICKS != 0 {
+            let last = &mut self.readings[index as usize].last;
+            record.flags &= !Record::TICKS;
+            record.duration = self.scale.span(record.duration);
+            record.start = self.scale.moment(record.start);
+            // What began long before was interrupted by a signal handler, whose own came first.
+            if record.start < *last && *last - record.start < JITTER_NS {
+                record.start = *last;
+            }
+            *last = record.start;
+        }
+        record
     }
 
     fn record(&self, index: u32, at: u64) -> [u64; 8] {

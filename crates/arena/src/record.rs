@@ -3,8 +3,8 @@
 //! ```text
 //! word 0  kind 1, flags 1, nothing 2, file's entry 4
 //!      1  context 8
-//!      2  start 8, ns on CLOCK_MONOTONIC
-//!      3  duration 8, ns
+//!      2  start 8, ns on CLOCK_MONOTONIC, or ticks of the processor's counter (a flag)
+//!      3  duration 8, in the same
 //!      4  offset 8
 //!      5  length asked for 8
 //!      6  result 8
@@ -72,9 +72,9 @@ pub struct Record {
     pub generation: u32,
     /// The call stack, as a number that is stable between runs; 0 if not known. A module's number.
     pub context: u64,
-    /// When it began, in ns on CLOCK_MONOTONIC.
+    /// When it began: ns on CLOCK_MONOTONIC, or ticks ([`Record::TICKS`]).
     pub start: u64,
-    /// How long it took, in ns.
+    /// How long it took, in the same.
     pub duration: u64,
     /// See [`Action`].
     pub offset: u64,
@@ -89,6 +89,8 @@ impl Record {
     pub const AT_EXIT: u8 = 1;
     /// The operation was handed to another thread; its result is what was asked for.
     pub const ASYNC: u8 = 2;
+    /// Its times are ticks of the processor's counter. The manager gets none of these to see.
+    pub const TICKS: u8 = 4;
 
     /// A record of this kind with nothing in it.
     pub fn new(kind: Kind) -> Record {

@@ -50,7 +50,8 @@ fn open(client: &Client) -> Writer {
 fn numbered(number: u64) -> Record {
     Record {
         kind: Kind::Operation(Action::Read),
-        flags: number as u8,
+        // Any but one, which says that times are to be translated.
+        flags: number as u8 & !Record::TICKS,
         file: number as u32 % 64,
         generation: !number as u32,
         context: number.wrapping_mul(3),
@@ -767,4 +768,34 @@ mod gone_mad {
             let _ = client.follows(b"/data/file");
         }
     }
+}
+
+#[test]
+fn times_by_the_processors_counter_arrive_as_times_of_the_clock_in_order() {
+    let mut arena = Arena::create(&small()).unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    let mut starts = Vec::new();
+    for _ in 0..20 {
+        for _ in 0..10 {
+            let stamp = client.stamp();
+            let mut record = Record::new(Kind::Operation(Action::Read));
+            sys::sleep_ns(10_000);
+            stamp.note(&mut record, stamp.elapsed());
+            assert!(writer.push(&client, &record));
+        }
+        arena.drain(|_, message| {
+            let Message::Operation(operation) = message else {
+                panic!("{message:?}");
+            };
+            assert_eq!(operation.flags, 0);
+            // Both clocks are looked at one after the other, and in between others may run; the span is one clock's own.
+            assert!(operation.duration >= 9_000, "{operation:?}");
+            starts.push(operation.start);
+        });
+        let now = sys::monotonic_ns();
+        assert!(starts.iter().rev().take(10).all(|start| *start <= now));
+    }
+    assert_eq!(starts.len(), 200);
+    assert!(starts.is_sorted());
 }

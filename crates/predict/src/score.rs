@@ -11,9 +11,11 @@
 pub mod count;
 mod curve;
 pub mod far;
+mod judged;
 mod tally;
 
 pub use curve::Curve;
+pub use judged::Judged;
 pub use tally::{Bin, Calibrated, Counts, Tally};
 
 use crate::cursor::Predicted;

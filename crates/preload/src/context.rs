@@ -52,12 +52,29 @@ fn contexts() -> Option<&'static Contexts> {
     unsafe { HOT.contexts.load(Ordering::Acquire).as_ref() }
 }
 
+/// Brings near what [`name`] will look at.
+#[inline(always)]
+pub fn prefetch(entry: &Entry) {
+    if let Some(contexts) = contexts()
+        && is_ours(entry)
+    {
+        // SAFETY: as in `name`.
+        unsafe { contexts.prefetch(entry) };
+    }
+}
+
+/// Whether what was taken down is the running hook's. It is another hook's if a signal came between: then it does not lie right
+/// above us.
+#[inline(always)]
+fn is_ours(entry: &Entry) -> bool {
+    let here = stack_pointer();
+    entry.sp >= here && entry.sp - here <= FRAME_MAX
+}
+
 /// The name of the call stack that a hook was called from, 0 if it cannot be told. A new one is reported first.
 #[inline]
 pub fn name(client: &Client, own: &mut Own, entry: &Entry) -> u64 {
-    // What was taken down is another hook's if a signal came between: then it does not lie right above us.
-    let here = stack_pointer();
-    if entry.sp < here || entry.sp - here > FRAME_MAX {
+    if !is_ours(entry) {
         return 0;
     }
     let Some(contexts) = contexts().or_else(|| begin(client)) else {

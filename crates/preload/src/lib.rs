@@ -39,15 +39,28 @@
 //! - What a child of `vfork` does before it execs; a write during which its thread is cancelled; the operations of a signal
 //!   handler that interrupts the writing of a record (counted); what streams still hold when they are closed by `fcloseall`.
 //! - Threads that have descriptors of their own (`unshare(CLONE_FILES)`): they are taken for the process's.
-//! - A program that forbids itself system calls (seccomp) is let go before it does.
+//! - A program that forbids itself system calls (seccomp) is let go before it does; where a child in its parent's memory does so, the
+//!   thread that made it is.
+//! - Programs that it starts and that no library can be preloaded into are counted (`process/unwatched.rs`).
 
 // Trampolines are written for this machine; elsewhere the library is empty, and programs run unwatched.
 #![cfg(target_arch = "x86_64")]
+// What panics in here ends somebody else's program.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 // The macros first: the modules below are made of them.
 #[macro_use]
 mod trampoline;
 
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a row of eight words, and a remainder of four"
+)]
 mod context;
 mod data;
 mod descriptors;
@@ -61,6 +74,10 @@ mod memory;
 mod next;
 mod paths;
 mod process;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "tables with a place for each symbol"
+)]
 mod real;
 mod stdio;
 mod thread;

@@ -93,10 +93,10 @@ pub fn find(name: &CStr, hash: u32) -> Option<*mut c_void> {
 /// The hash of a name, as tables have it.
 pub const fn hash(name: &[u8]) -> u32 {
     let mut hash = 5381u32;
-    let mut at = 0;
-    while at < name.len() && name[at] != 0 {
-        hash = hash.wrapping_mul(33).wrapping_add(name[at] as u32);
-        at += 1;
+    let mut rest = name;
+    while let [byte @ 1..=u8::MAX, behind @ ..] = rest {
+        hash = hash.wrapping_mul(33).wrapping_add(*byte as u32);
+        rest = behind;
     }
     hash
 }

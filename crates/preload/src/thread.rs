@@ -22,16 +22,17 @@ pub struct Thread {
     vfork: AtomicU64,
     /// Which process, among those that share this memory's history by fork, `own` belongs to.
     pub incarnation: AtomicU64,
-    /// Whether the loader is being asked for a function.
-    pub finding: AtomicU64,
     /// The stack pointer of the hook that is using `own`; 0 if none is.
     busy: AtomicU64,
+    own: UnsafeCell<Own>,
     /// How many hooks in a row found it in use.
     refused: AtomicU64,
-    own: UnsafeCell<Own>,
+    /// Whether the loader is being asked for a function.
+    pub finding: AtomicU64,
 }
 
 /// What only one hook at a time may use.
+#[repr(C)]
 pub struct Own {
     /// This thread's end of its ring.
     pub writer: Writer,
@@ -48,8 +49,9 @@ impl Own {
     }
 }
 
-// What variadic.c reserves, and what the assembly relies on.
+// What variadic.c reserves, and what the assembly relies on. All that a record needs is in three lines.
 const _: () = assert!(size_of::<Thread>() <= 256);
+const _: () = assert!(std::mem::offset_of!(Thread, refused) <= 192);
 const _: () = assert!(std::mem::offset_of!(Thread, vfork) == 56);
 
 /// This thread's block.
@@ -89,6 +91,11 @@ impl Thread {
     #[inline(always)]
     pub fn is_guest(&self) -> bool {
         self.vfork.load(Relaxed) != 0 || HOT.guests.load(Relaxed) && life::is_another_process()
+    }
+
+    /// Whether it is a child of vfork.
+    pub fn is_vforked(&self) -> bool {
+        self.vfork.load(Relaxed) != 0
     }
 
     /// Calls `use_it` with what only one hook may use, unless a hook below us on the stack is using it: then we are in

@@ -3,7 +3,7 @@
 use crate::descriptors::{self, Descriptor};
 use crate::thread::{self, Own};
 use crate::{context, life};
-use presagio_arena::{Client, Counter, FileSlot, Kind, Record, sys};
+use presagio_arena::{Client, Counter, FileSlot, Kind, Record, Stamp, sys};
 use presagio_core::Action;
 use presagio_stack::Entry;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ pub struct Watch {
     /// Its descriptor.
     pub fd: i32,
     caller: Entry,
-    start: u64,
+    start: Stamp,
 }
 
 /// Where bytes were moved.
@@ -37,22 +37,26 @@ impl Watch {
 
     #[inline(always)]
     fn of(descriptor: &'static Descriptor, fd: i32) -> Watch {
-        let caller = thread::current().entry();
+        let thread = thread::current();
+        let caller = thread.entry();
         if let Some(client) = life::client() {
             descriptor.heed(client, fd);
+            // What the record will need comes near while the kernel works.
+            thread.with_own(|own| own.writer.prefetch(client));
+            context::prefetch(&caller);
         }
         Watch {
             descriptor,
             fd,
             caller,
-            start: sys::monotonic_ns(),
+            start: now(),
         }
     }
 
     /// Bytes were read or written: `result` is what the call returned.
     #[inline(always)]
     pub fn moved(&self, action: Action, place: Place, asked: usize, result: isize) {
-        let end = sys::monotonic_ns();
+        let elapsed = self.start.elapsed();
         let moved = result.max(0) as u64;
         let writes = action == Action::Write;
         let offset = match place {
@@ -63,7 +67,7 @@ impl Watch {
             }
             Place::At(offset) => offset,
         };
-        let mut record = self.record(action, end);
+        let mut record = self.record(action, elapsed);
         record.offset = offset;
         record.len = asked as u64;
         record.result = outcome(result);
@@ -84,8 +88,8 @@ impl Watch {
     /// The same, with flags for the record.
     pub fn placed_with(&self, action: Action, end: u64, len: usize, flags: u8) {
         if len > 0 {
-            let mut record = self.record(action, sys::monotonic_ns());
-            record.flags = flags;
+            let mut record = self.record(action, self.start.elapsed());
+            record.flags |= flags;
             record.offset = end.saturating_sub(len as u64);
             record.len = len as u64;
             record.result = len as i64;
@@ -95,8 +99,8 @@ impl Watch {
 
     /// Bytes will be moved by another thread.
     pub fn submitted(&self, action: Action, offset: u64, len: usize) {
-        let mut record = self.record(action, sys::monotonic_ns());
-        record.flags = Record::ASYNC;
+        let mut record = self.record(action, self.start.elapsed());
+        record.flags |= Record::ASYNC;
         record.offset = offset;
         record.len = len as u64;
         record.result = len as i64;
@@ -105,54 +109,39 @@ impl Watch {
 
     /// Something else was done to the file.
     pub fn done(&self, action: Action, offset: u64, len: u64, result: isize) {
-        let mut record = self.record(action, sys::monotonic_ns());
+        let mut record = self.record(action, self.start.elapsed());
         record.offset = offset;
         record.len = len;
         record.result = outcome(result).min(0);
         report(&self.caller, &record);
     }
 
-    fn record(&self, action: Action, end: u64) -> Record {
-        let slot = self.descriptor.slot();
-        Record {
-            file: slot.index,
-            generation: slot.generation,
-            start: self.start,
-            duration: end.saturating_sub(self.start),
-            ..Record::new(Kind::Operation(action))
-        }
+    fn record(&self, action: Action, elapsed: u64) -> Record {
+        record(self.descriptor.slot(), action, self.start, elapsed)
     }
 }
 
 /// A moment before a call that may turn out to be about a followed file: opening or closing.
 pub struct Moment {
     caller: Entry,
-    start: u64,
+    /// Nobody wants to know the time where nothing is watched.
+    start: Option<Stamp>,
 }
 
 impl Moment {
-    /// Now. Nobody wants to know the time where nothing is watched.
+    /// Now.
     #[inline(always)]
     pub fn now() -> Moment {
         Moment {
             caller: thread::current().entry(),
-            start: if life::is_on() {
-                sys::monotonic_ns()
-            } else {
-                0
-            },
+            start: life::is_on().then(now),
         }
     }
 
     /// Something happened to this file since.
     pub fn report(&self, slot: FileSlot, change: impl FnOnce(&mut Record), action: Action) {
-        let mut record = Record {
-            file: slot.index,
-            generation: slot.generation,
-            start: self.start,
-            duration: sys::monotonic_ns().saturating_sub(self.start),
-            ..Record::new(Kind::Operation(action))
-        };
+        let start = self.start.unwrap_or_else(now);
+        let mut record = record(slot, action, start, start.elapsed());
         change(&mut record);
         report(&self.caller, &record);
     }
@@ -164,6 +153,23 @@ impl Moment {
             client.close_file(slot);
         }
     }
+}
+
+/// The time, on the clock that the manager understands best.
+#[inline(always)]
+fn now() -> Stamp {
+    life::client().map_or_else(Stamp::by_clock, Client::stamp)
+}
+
+#[inline(always)]
+fn record(slot: FileSlot, action: Action, start: Stamp, elapsed: u64) -> Record {
+    let mut record = Record {
+        file: slot.index,
+        generation: slot.generation,
+        ..Record::new(Kind::Operation(action))
+    };
+    start.note(&mut record, elapsed);
+    record
 }
 
 /// The bytes moved, or the negated error number.

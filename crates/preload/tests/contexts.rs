@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use presagio_arena::Record;
+use presagio_arena::{ArenaOptions, Record};
 use presagio_core::Action;
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -25,18 +25,90 @@ fn judge(prepare: impl Fn(&Dir), text: &str, least: usize) {
 }
 
 #[track_caller]
-fn judge_command(tools: &Dir, mut command: Command, least: usize) {
+fn judge_command(tools: &Dir, command: Command, least: usize) {
+    let (report, stacks) = witness(Manager::start(), tools, command);
+    check_sane(&report);
+    compare(&report, &stacks, least);
+}
+
+/// Runs a command with the library and the witness behind it: what each of them saw.
+fn witness(manager: Manager, tools: &Dir, mut command: Command) -> (Report, Stacks) {
     let witness = compile(tools, "witness.c", &["-shared", "-fPIC"]);
-    let manager = Manager::start();
     manager.preload(&mut command);
     let both = format!("{}:{}", library().display(), witness.display());
     command
         .env("LD_PRELOAD", both)
         .env("WITNESS", tools.file("stacks"));
     succeed(&mut command);
-    let report = manager.finish();
-    check_sane(&report);
-    compare(&report, &witnessed(&tools.file("stacks")), least);
+    (manager.finish(), witnessed(&tools.file("stacks")))
+}
+
+/// The same without a trace, as most runs are: nobody is told what contexts consist of, and the first operations of a process
+/// are named by their callers alone. All others are in the right class: those of one name have one call stack, and those of
+/// one call stack one name.
+#[track_caller]
+fn judge_untraced(text: &str, least: usize) {
+    let (dir, tools) = (Dir::new(), Dir::new());
+    let manager = Manager::with(&ArenaOptions {
+        slots: 512,
+        ..ArenaOptions::default()
+    });
+    let (report, stacks) = witness(manager, &tools, script(&dir, text));
+    assert!(report.contexts.is_empty(), "this is not the usual mode");
+    compare_classes(&report, &stacks, least);
+}
+
+/// Operations of a process that are named by their callers alone (`EARLY` in context.rs), and some more: threads may be told
+/// in another order.
+const EARLY: usize = 32 + 8;
+
+#[track_caller]
+fn compare_classes(report: &Report, stacks: &Stacks, least: usize) {
+    let mut operations: Vec<&Seen> = report.seen.iter().collect();
+    let end = |seen: &Seen| seen.operation.start + seen.operation.duration;
+    operations.sort_by_key(|seen| end(seen));
+    let mut begun: HashMap<(u32, u32), usize> = HashMap::new();
+    let mut pairs: HashMap<(Class, Class), usize> = HashMap::new();
+    let (mut modules, mut compared) = (Modules::default(), 0);
+    for seen in operations {
+        let process = (seen.origin.pid, seen.origin.image);
+        let number = begun.entry(process).or_default();
+        *number += 1;
+        // A file that dup2 closes is reported before its call, and what is left at exit by nobody's.
+        let is_odd =
+            seen.operation.action == Action::Close || seen.operation.flags & Record::AT_EXIT != 0;
+        let calls = stacks.get(&seen.origin.tid);
+        let call = calls.and_then(|calls| calls.range(..=end(seen)).next_back());
+        let Some((_, stack)) = call.filter(|_| *number > EARLY && !is_odd) else {
+            continue;
+        };
+        compared += 1;
+        let name = (process, seen.operation.context.to_string());
+        let stack = (process, modules.canonical(stack));
+        *pairs.entry((name, stack)).or_default() += 1;
+    }
+    assert!(compared >= least, "only {compared} operations");
+    let wrong = misplaced(&pairs, |pair| &pair.0) + misplaced(&pairs, |pair| &pair.1);
+    println!("{compared} operations in classes, {wrong} wrong");
+    let right = 1.0 - wrong as f64 / compared as f64;
+    assert!(right >= 0.999, "{right} of {compared}");
+}
+
+/// A name, or a call stack, of one process.
+type Class = ((u32, u32), String);
+
+/// Of operations that are alike in one way, those that are not in the other as most of them are.
+fn misplaced(
+    pairs: &HashMap<(Class, Class), usize>,
+    way: impl Fn(&(Class, Class)) -> &Class,
+) -> usize {
+    let mut classes: HashMap<&Class, (usize, usize)> = HashMap::new();
+    for (pair, count) in pairs {
+        let (all, most) = classes.entry(way(pair)).or_default();
+        *all += count;
+        *most = (*most).max(*count);
+    }
+    classes.values().map(|(all, most)| all - most).sum()
 }
 
 fn witnessed(log: &Path) -> Stacks {
@@ -108,7 +180,8 @@ fn compare(report: &Report, stacks: &Stacks, least: usize) {
 fn of_callers_with_alloca() {
     let (dir, tools) = (Dir::new(), Dir::new());
     let program = compile(&tools, "alloca.c", &[]);
-    judge_command(&tools, command(&dir, program, &[]), 20_000);
+    judge_command(&tools, command(&dir, &program, &[]), 20_000);
+    judge_untraced(&program.display().to_string(), 10_000);
 }
 
 #[test]
@@ -124,6 +197,7 @@ fn of_hdf5() {
     let program = checkpoint(&programs, "serial");
     judge(|_| (), &format!("{program} . 20"), 500);
     judge(|_| (), &format!("{program} . 20 gzip"), 500);
+    judge_untraced(&format!("{program} . 20"), 400);
 }
 
 #[test]
@@ -148,6 +222,7 @@ fn of_sqlite() {
           echo 'create index i on t(b); delete from t where a % 3 = 0; vacuum; pragma integrity_check;'; } > load.sql
         sqlite3 data.db < load.sql > out";
     judge(|_| (), text, 2000);
+    judge_untraced(text, 1500);
 }
 
 #[test]

@@ -43,6 +43,12 @@ impl Contexts {
         })
     }
 
+    /// There is nothing to bring near.
+    ///
+    /// # Safety
+    /// As for [`Contexts::context`].
+    pub unsafe fn prefetch(&self, _entry: &Entry) {}
+
     /// Which code is running.
     ///
     /// # Safety

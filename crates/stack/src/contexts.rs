@@ -100,6 +100,16 @@ impl Contexts {
         })
     }
 
+    /// Brings near what [`Contexts::context`] will look at for this entry.
+    ///
+    /// # Safety
+    /// As for [`Contexts::context`].
+    #[inline(always)]
+    pub unsafe fn prefetch(&self, entry: &Entry) {
+        let key = self.key(entry);
+        self.memory().layouts().prefetch(key, &self.room);
+    }
+
     /// Which code is running.
     ///
     /// # Safety

@@ -139,6 +139,16 @@ impl<'a> Layouts<'a> {
         None
     }
 
+    /// Brings near the first layout that [`Layouts::find`] would look at, mostly the only one.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, key: Key, room: &Room) {
+        let first = core::ptr::from_ref(&self.set(key.pair, room)[0]);
+        // SAFETY: a hint, which never faults.
+        unsafe {
+            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(first.cast())
+        };
+    }
+
     /// The hash by the layout of a walk, which is remembered, with the name that the walk found. `None`: there is no room for
     /// such a layout.
     ///

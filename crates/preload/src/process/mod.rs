@@ -1,13 +1,15 @@
 //! Processes: what starts them is noted, since they share positions of descriptors with us from then on, and the
 //! real function is jumped to. The child of a fork finds out by itself (`life`); the one of an exec starts anew.
 
+mod unwatched;
 mod vfork;
 
 use crate::life::{self, Reason};
 use crate::real::{self, Symbol};
 use crate::{fd, inside, thread};
-use libc::{c_int, c_long, c_void};
+use libc::{c_char, c_int, c_long, c_uint, c_void};
 use presagio_arena::Counter;
+use unwatched::Environment;
 
 /// Defines trampolines that note a call and jump to the real function.
 macro_rules! notes {
@@ -31,18 +33,62 @@ notes! {
     daemon => forks;
     popen => spawns;
     system => spawns;
-    posix_spawn => spawns;
-    posix_spawnp => spawns;
-    execve => execs;
-    execv => execs;
-    execvp => execs;
-    execvpe => execs;
-    execl => execs;
-    execlp => execs;
-    execle => execs;
     fexecve => execs;
     execveat => execs;
 }
+
+/// The same for those that are given a path, and perhaps an environment: `execve(path, _, environment)`.
+macro_rules! notes_of_programs {
+    ($($($name:ident),+ => |$path:ident, $environment:ident| $note:expr;)*) => {
+        $($(
+            const _: () = {
+                extern "C-unwind" fn note($path: *const c_char, _: usize, $environment: *const *const c_char) -> *mut c_void {
+                    life::with_errno_kept(|| $note);
+                    real::get(Symbol::$name)
+                }
+                noted!($name => note);
+            };
+        )+)*
+    };
+}
+
+notes_of_programs! {
+    execve, execvpe => |path, environment| execs_program(path, &Environment::List(environment));
+    execv, execvp, execl, execlp => |path, _environment| execs_program(path, &Environment::Same);
+    execle => |path, _environment| execs_program(path, &Environment::Unknown);
+}
+
+fn execs_program(path: *const c_char, environment: &Environment) {
+    unwatched::started(path, environment);
+    execs();
+}
+
+/// The same for `posix_spawn(pid, path, actions, attributes, arguments, environment)`.
+macro_rules! notes_of_spawns {
+    ($($name:ident)*) => {
+        $(
+            const _: () = {
+                extern "C-unwind" fn note(
+                    _: usize,
+                    path: *const c_char,
+                    _: usize,
+                    _: usize,
+                    _: usize,
+                    environment: *const *const c_char,
+                ) -> *mut c_void {
+                    life::with_errno_kept(|| {
+                        unwatched::started(path, &Environment::List(environment));
+                        spawns();
+                    });
+                    real::get(Symbol::$name)
+                }
+                noted!($name => note);
+            };
+        )*
+    };
+}
+
+notes_of_spawns!(posix_spawn posix_spawnp);
 
 fn forks() {
     starts(Counter::Forks);
@@ -102,21 +148,37 @@ extern "C-unwind" fn note_prctl(option: c_int) -> *mut c_void {
 }
 noted!(prctl => note_prctl);
 
+/// What a child forbids itself, its parent may do, whose memory it may be in.
 fn forbids() {
+    let thread = thread::current();
+    if thread.is_vforked() {
+        return unwatched::look_no_more();
+    }
+    if thread.is_guest() {
+        unwatched::look_no_more();
+        // It must not ask the kernel who it is any more. If its parent's thread has the same block, that one is not followed
+        // from here on: nobody can tell them apart.
+        return thread.stand_aside();
+    }
     inside::tell(inside::News::Forbids);
     life::turn_off(Reason::Seccomp);
 }
 
 /// A system call by number: what it does to files is not followed, but counted, and positions are not trusted after it.
-extern "C-unwind" fn note_syscall(number: c_long, first: c_long) -> *mut c_void {
+extern "C-unwind" fn note_syscall(
+    number: c_long,
+    first: c_long,
+    second: c_long,
+    third: c_long,
+) -> *mut c_void {
     if life::is_on() {
-        life::with_errno_kept(|| raw_call(number, first));
+        life::with_errno_kept(|| raw_call(number, first, second, third));
     }
     real::get(Symbol::syscall)
 }
 noted!(syscall => note_syscall);
 
-fn raw_call(number: c_long, first: c_long) {
+fn raw_call(number: c_long, first: c_long, second: c_long, third: c_long) {
     match number {
         libc::SYS_io_uring_setup | libc::SYS_io_uring_enter => {
             life::process_starts();
@@ -140,15 +202,28 @@ fn raw_call(number: c_long, first: c_long) {
             life::count(Counter::RawCalls);
         }
         libc::SYS_close => fd::ops::closing_one(first as c_int),
+        libc::SYS_close_range => {
+            fd::ops::close_range(first as c_uint, second as c_uint, third as c_int, || 0);
+        }
+        libc::SYS_dup => fd::ops::replacing(first as c_int, -1),
+        libc::SYS_dup2 | libc::SYS_dup3 => fd::ops::replacing(first as c_int, second as c_int),
+        libc::SYS_fcntl => fcntls(first as c_int, second as c_int, third as usize),
         libc::SYS_clone => clones(first as c_int),
-        libc::SYS_dup
-        | libc::SYS_dup2
-        | libc::SYS_dup3
-        | libc::SYS_fork
-        | libc::SYS_vfork
-        | libc::SYS_clone3 => life::process_starts(),
+        libc::SYS_clone3 => clones(unwatched::flags_of(first as usize)),
+        libc::SYS_fork => clones(0),
+        libc::SYS_vfork => clones(libc::CLONE_VM),
         libc::SYS_seccomp => forbids(),
         libc::SYS_prctl if first == libc::PR_SET_SECCOMP as c_long => forbids(),
         _ => {}
     }
+}
+
+/// What it duplicates is looked at when it is used, and so is where writes go.
+fn fcntls(fd: c_int, command: c_int, argument: usize) {
+    let done = || match command {
+        // Whichever it will be, it is not known yet.
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => -1,
+        _ => 0,
+    };
+    fd::ops::fcntl(fd, command, argument, done);
 }

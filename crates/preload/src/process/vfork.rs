@@ -5,6 +5,7 @@
 //! count of such children, which lies in the memory that both share, is raised before and lowered by the parent
 //! after: whoever finds it raised is the child, and leaves our tables alone.
 
+use super::unwatched::{self, UNTOLD};
 use crate::{life, thread};
 use presagio_arena::Counter;
 
@@ -48,15 +49,27 @@ unsafe extern "C-unwind" fn vfork() -> i32 {
         "dec qword ptr fs:[rsi + 56]",
         "cmp eax, -4095",
         "jae 3f",
+        "cmp qword ptr [rip + {untold}], 0",
+        "jne 4f",
         "2:",
         "ret",
         "3:",
         "mov edi, eax",
         "neg edi",
         "jmp {fail}",
+        // The child has left something to be told.
+        "4:",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "call {tell}",
+        "pop rax",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
         ".cfi_endproc",
         note = sym note,
         fail = sym fail,
+        untold = sym UNTOLD,
+        tell = sym unwatched::tell_untold,
         number = const libc::SYS_vfork,
     )
 }

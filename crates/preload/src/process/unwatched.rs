@@ -1,0 +1,290 @@
+//! Programs that cannot be watched: linked statically, privileged, or started without the variables that lead to us. That is
+//! found out before they begin, since nobody of ours is there afterwards, and counted for the summary.
+//!
+//! A build starts programs by the thousand. So of the system's own, compilers and shells, only the privileges are looked at;
+//! and a name without a slash, which the C library has yet to look for, is not looked at. What memory of the program is read
+//! here, the kernel reads for us: the call that follows may be meant to fail.
+
+use crate::hot::HOT;
+use crate::{life, next, thread};
+use libc::{c_char, c_int, c_void, iovec};
+use presagio_arena::{Client, Counter, VARIABLE, sys};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// The environment that a program gets.
+pub enum Environment {
+    /// That of the program that starts it.
+    Same,
+    /// This list, which may be anything.
+    List(*const *const c_char),
+    /// It cannot be told.
+    Unknown,
+}
+
+/// A program is about to be started.
+pub fn started(path: *const c_char, environment: &Environment) {
+    if !life::is_on() || IS_FORBIDDEN.load(Relaxed) {
+        return;
+    }
+    if lacks_us(environment) {
+        tell(Counter::BarePrograms);
+    } else if let Some(why) = look(path) {
+        tell(why);
+    }
+}
+
+/// Whether a process in our memory has forbidden itself system calls: it would be killed for a look.
+#[unsafe(link_section = ".data")]
+static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Nothing is looked at any more.
+pub fn look_no_more() {
+    IS_FORBIDDEN.store(true, Relaxed);
+}
+
+/// What is counted here.
+const COUNTERS: [Counter; 3] = [
+    Counter::StaticPrograms,
+    Counter::PrivilegedPrograms,
+    Counter::BarePrograms,
+];
+
+/// How many of each children of vfork have found whose parent has no arena to count them in yet, 16 bits each: the parent tells
+/// when it goes on.
+#[unsafe(link_section = ".data")]
+pub static UNTOLD: AtomicU64 = AtomicU64::new(0);
+const BITS: usize = 16;
+
+/// Counts it for this process, or for the one whose memory we are in. Such programs are rare: what it takes to report one
+/// does not matter.
+#[cold]
+fn tell(counter: Counter) {
+    let is_guest = thread::current().is_guest();
+    // Where there may be guests that nobody can tell from us before we are attached, none of them must attach for us.
+    let client = match is_guest || HOT.guests.load(Relaxed) {
+        true => life::client(),
+        false => life::attached(),
+    };
+    match client {
+        Some(client) => client.count(counter, 1),
+        None if is_guest => {
+            let place = COUNTERS.iter().position(|c| *c == counter).unwrap_or(0);
+            UNTOLD.fetch_add(1 << (BITS * place), Relaxed);
+        }
+        None => {}
+    }
+}
+
+/// Counts what children of vfork have left.
+#[cold]
+pub extern "C-unwind" fn tell_untold() {
+    life::with_errno_kept(|| {
+        let untold = UNTOLD.swap(0, Relaxed);
+        let Some(client) = life::attached() else {
+            return;
+        };
+        for (place, counter) in COUNTERS.into_iter().enumerate() {
+            client.count(counter, untold >> (BITS * place) & 0xffff);
+        }
+    });
+}
+
+/// Why the program of this path cannot be watched, if it cannot.
+fn look(path: *const c_char) -> Option<Counter> {
+    let stat = status(path)?;
+    // SAFETY: the kernel has just read it, so it is a string.
+    let path = unsafe { CStr::from_ptr(path) };
+    if !path.to_bytes().contains(&b'/') || stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return None;
+    }
+    if is_privileged(&stat) {
+        return Some(Counter::PrivilegedPrograms);
+    }
+    let is_static = !Client::is_system(path.to_bytes()) && is_static(path);
+    is_static.then_some(Counter::StaticPrograms)
+}
+
+fn status(path: *const c_char) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    let at = libc::AT_FDCWD as usize;
+    let args = [at, path as usize, stat.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel reads the path, wherever it points, and fills the structure.
+    let result = unsafe { sys::call(libc::SYS_newfstatat, args) };
+    // SAFETY: filled on success.
+    (result == 0).then(|| unsafe { stat.assume_init() })
+}
+
+/// Whether it runs as somebody else, whom a library of ours must not get to.
+fn is_privileged(stat: &libc::stat) -> bool {
+    // SAFETY: no arguments.
+    let id = |number| unsafe { sys::call(number, [0; 6]) } as u32;
+    let is_set = |bit: libc::mode_t| stat.st_mode & bit != 0;
+    is_set(libc::S_ISUID) && stat.st_uid != id(libc::SYS_geteuid)
+        || is_set(libc::S_ISGID) && stat.st_gid != id(libc::SYS_getegid)
+}
+
+/// The program header that names the loader, which preloads.
+const INTERPRETER: u32 = 3;
+
+/// Whether it is a program without a loader, as far as the beginning of the file tells. Apart: stacks may be small.
+#[inline(never)]
+fn is_static(path: &CStr) -> bool {
+    let Ok(fd) = sys::open(path, libc::O_RDONLY) else {
+        return false;
+    };
+    let mut bytes = [0u8; 1024];
+    let args = [
+        fd as usize,
+        bytes.as_mut_ptr() as usize,
+        bytes.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes into the array.
+    let read = unsafe { sys::call(libc::SYS_pread64, args) };
+    sys::close(fd);
+    let bytes = bytes.get(..read.max(0) as usize).unwrap_or_default();
+    has_loader(bytes) == Some(false)
+}
+
+/// Whether a 64-bit program for this machine names a loader; `None` if it is something else, or it cannot be told.
+fn has_loader(bytes: &[u8]) -> Option<bool> {
+    let number = |at: usize, len: usize| {
+        let bytes = bytes.get(at..at + len)?.iter().rev();
+        Some(bytes.fold(0usize, |sum, byte| sum << 8 | usize::from(*byte)))
+    };
+    if bytes.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    for i in 0..count {
+        let at = start.checked_add(i.checked_mul(size)?)?;
+        if number(at, 4)? == INTERPRETER as usize {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// Whether an environment surely does not have the variable that says where we report to.
+fn lacks_us(environment: &Environment) -> bool {
+    match environment {
+        Environment::Same => own_lacks_us(),
+        Environment::List(list) => list_lacks_us(*list) == Some(true),
+        Environment::Unknown => false,
+    }
+}
+
+/// The same for that of this program, which the C library knows. It may be another one than when the program began.
+fn own_lacks_us() -> bool {
+    type Getenv = unsafe extern "C" fn(*const c_char) -> *mut c_char;
+    const NAME: &CStr = c"getenv";
+    let Some(getenv) = next::find(NAME, next::hash(NAME.to_bytes())) else {
+        return false;
+    };
+    // SAFETY: the C library's function of that name.
+    let getenv = unsafe { std::mem::transmute::<*mut c_void, Getenv>(getenv) };
+    // SAFETY: a string.
+    unsafe { getenv(VARIABLE_NAME.as_ptr().cast()) }.is_null()
+}
+
+/// The variable, with what ends a string in C.
+const VARIABLE_NAME: [u8; VARIABLE.len() + 1] = {
+    let mut name = [0; VARIABLE.len() + 1];
+    let (to, _) = name.split_at_mut(VARIABLE.len());
+    to.copy_from_slice(VARIABLE.as_bytes());
+    name
+};
+
+/// Variables that are looked at in one go, and how often that is done.
+const AT_ONCE: usize = 16;
+const ROUNDS_MAX: usize = 64;
+
+/// `None` if it cannot be told: then the call that follows may fail, and it is not for us to say so.
+fn list_lacks_us(list: *const *const c_char) -> Option<bool> {
+    if list.is_null() {
+        return Some(true);
+    }
+    let pid = sys::process_id() as usize;
+    for round in 0..ROUNDS_MAX {
+        let mut pointers = [std::ptr::null_mut::<c_void>(); AT_ONCE];
+        let from = list.wrapping_add(round * AT_ONCE) as usize;
+        let read = copy(pid, &mut pointers, from)?;
+        let pointers = pointers.get(..read / size_of::<usize>())?;
+        let end = pointers.iter().position(|pointer| pointer.is_null());
+        let (is_there, known) = any_is_ours(pid, pointers.get(..end.unwrap_or(pointers.len()))?);
+        if is_there {
+            return Some(false);
+        }
+        if end.is_some() || !known {
+            return (end.is_some() && known).then_some(true);
+        }
+        if pointers.len() < AT_ONCE {
+            return None;
+        }
+    }
+    None
+}
+
+/// Whether one of these strings is the variable, and whether all of them could be read.
+fn any_is_ours(pid: usize, strings: &[*mut c_void]) -> (bool, bool) {
+    const LEN: usize = VARIABLE.len() + 1;
+    let mut starts = [[0u8; LEN]; AT_ONCE];
+    let mut parts = [iovec {
+        iov_base: std::ptr::null_mut(),
+        iov_len: LEN,
+    }; AT_ONCE];
+    for (part, string) in parts.iter_mut().zip(strings) {
+        part.iov_base = *string;
+    }
+    let whole = iovec {
+        iov_base: starts.as_mut_ptr().cast(),
+        iov_len: size_of_val(&starts),
+    };
+    let args = [
+        pid,
+        &raw const whole as usize,
+        1,
+        parts.as_ptr() as usize,
+        strings.len(),
+        0,
+    ];
+    // SAFETY: the kernel reads what it can, and writes into the array.
+    let read = unsafe { sys::call(libc::SYS_process_vm_readv, args) }.max(0) as usize;
+    let is_ours = |start: &[u8; LEN]| start.strip_prefix(VARIABLE.as_bytes()) == Some(b"=");
+    let is_there = starts.iter().take(read / LEN).any(is_ours);
+    (is_there, read == strings.len() * LEN)
+}
+
+/// Has the kernel copy memory of this process that may not be there; how many bytes were.
+fn copy<T>(pid: usize, to: &mut [T], from: usize) -> Option<usize> {
+    let len = size_of_val(to);
+    let part = |base: usize| iovec {
+        iov_base: base as *mut c_void,
+        iov_len: len,
+    };
+    let (theirs, ours) = (part(from), part(to.as_mut_ptr() as usize));
+    let args = [
+        pid,
+        &raw const ours as usize,
+        1,
+        &raw const theirs as usize,
+        1,
+        0,
+    ];
+    // SAFETY: the kernel reads what it can, and writes into the slice, whose members may be any bytes.
+    let read = unsafe { sys::call(libc::SYS_process_vm_readv, args) };
+    usize::try_from(read).ok()
+}
+
+/// The flags of `clone3`, whose arguments may be anything; all that matter if they cannot be read.
+pub fn flags_of(arguments: usize) -> c_int {
+    let mut flags = [0u64];
+    match copy(sys::process_id() as usize, &mut flags, arguments) {
+        Some(8) => flags[0] as c_int,
+        _ => libc::CLONE_VM,
+    }
+}

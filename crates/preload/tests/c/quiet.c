@@ -1,0 +1,5 @@
+/* Does nothing that anybody could see. */
+int main(void)
+{
+    return 0;
+}
