@@ -13,13 +13,27 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(pub u32);
 
+/// An open file of a program, as the manager names it, never used again: what the kernel's modes of reading ahead
+/// belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpenNumber(pub u64);
+
+/// Who uses a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process, as the manager counts them.
+    pub process: u32,
+    /// Through which of its open files.
+    pub open: OpenNumber,
+}
+
 /// A file that a program has opened, or that was opened ahead for it.
 #[derive(Clone, Debug)]
 pub struct Opened<'a> {
     /// Its number.
     pub file: FileNumber,
-    /// The process, as the manager counts them; none if the file was opened ahead.
-    pub process: Option<u32>,
+    /// Who opened it; none if it was opened ahead.
+    pub by: Option<Holder>,
     /// Its path.
     pub path: &'a Path,
     /// Its size in bytes.
@@ -37,8 +51,8 @@ pub struct Opened<'a> {
 pub struct Access {
     /// The file.
     pub file: FileNumber,
-    /// The process, as the manager counts them.
-    pub process: u32,
+    /// Who did it.
+    pub by: Holder,
     /// When it began.
     pub time: Nanos,
     /// How long it took.
@@ -98,10 +112,12 @@ pub enum Hint {
         /// Why.
         reason: Reason,
     },
-    /// Have the program's descriptors of this file read ahead in this way.
+    /// Have one open file of a program read ahead in this way.
     Mode {
         /// The file.
         file: FileNumber,
+        /// Which of those who have it open.
+        open: OpenNumber,
         /// The way.
         mode: crate::config::Mode,
         /// Why.
@@ -133,13 +149,22 @@ pub struct LoadDone {
     pub there: u64,
 }
 
+/// How much memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes that programs can still use.
+    pub left: u64,
+    /// Whether that is little.
+    pub is_short: bool,
+}
+
 /// See the module's header.
 pub trait Strategy {
     /// A file was opened.
     fn opened(&mut self, opened: &Opened<'_>);
 
     /// A process has closed a file, or ended.
-    fn closed(&mut self, file: FileNumber, process: u32, now: Nanos);
+    fn closed(&mut self, file: FileNumber, by: Holder, now: Nanos);
 
     /// Bytes were read or written.
     fn accessed(&mut self, access: &Access);
@@ -149,6 +174,9 @@ pub trait Strategy {
 
     /// A hint was carried out.
     fn loaded(&mut self, done: &LoadDone);
+
+    /// How much memory there is: said at the beginning, and about once a second from then on.
+    fn memory(&mut self, memory: Memory, now: Nanos);
 
     /// What to do now: appends to `hints`.
     fn plan(&mut self, now: Nanos, hints: &mut Vec<Hint>);

@@ -85,6 +85,10 @@ impl Manager {
                 "{count} still ran when the command ended: what came later is not counted"
             ));
         }
+        if sums.is_elsewhere_too && !self.is_of_ranks {
+            let note = "ranks of this job ran on other nodes too, and nothing is known of them: put `presagio run` behind the launcher, as in `mpirun presagio run -- app`, for a summary of each node";
+            notes.push(note.into());
+        }
         let mut gain = self.files.forgotten_gain.clone();
         self.files.iter().for_each(|(_, file)| gain.add(&file.gain));
         Summary {
@@ -164,7 +168,7 @@ impl Manager {
     fn unseen(&self) -> Vec<String> {
         let of = |counter: Counter| self.counters[counter as usize];
         let losses = self.arena.losses();
-        let mib = of(Counter::MappedBytes) >> 20;
+        let mapped = of(Counter::MappedBytes);
         let lost = losses.dropped.max(self.lost);
         let cases = [
             (
@@ -172,12 +176,12 @@ impl Manager {
                 "calls of io_uring: what went through it",
             ),
             (
-                of(Counter::RawCalls),
-                "reads and writes that the program made as raw system calls",
+                self.rings.found,
+                "processes that have rings of io_uring: what went through them",
             ),
             (
-                mib,
-                "MiB of files that were mapped into memory: page faults do their I/O",
+                of(Counter::RawCalls),
+                "reads and writes that the program made as raw system calls",
             ),
             (of(Counter::Interrupted), "operations of signal handlers"),
             (
@@ -208,10 +212,26 @@ impl Manager {
                 self.turned_off,
                 "processes in which the library turned itself off, because they forbid themselves system calls",
             ),
+            (
+                of(Counter::StaticPrograms),
+                "programs that are linked statically, so that no library can be preloaded: what they did",
+            ),
+            (
+                of(Counter::PrivilegedPrograms),
+                "programs that run as another user (set-user-ID), for whom no library is preloaded: what they did",
+            ),
+            (
+                of(Counter::BarePrograms),
+                "programs that were started without the variables of presagio in their environment (env -i): what they did",
+            ),
         ];
         let seen = cases.into_iter().filter(|(count, _)| *count > 0);
-        seen.map(|(count, what)| format!("{count} {what}"))
-            .collect()
+        let seen = seen.map(|(count, what)| format!("{count} {what}"));
+        let mapped = (mapped > 0).then(|| summary::bytes(mapped));
+        let mapped = mapped.map(|bytes| {
+            format!("{bytes} of files that were mapped into memory: page faults do their I/O")
+        });
+        seen.chain(mapped).collect()
     }
 
     fn busiest(&self) -> Vec<Named> {

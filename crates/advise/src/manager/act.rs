@@ -7,11 +7,12 @@ use super::foretell::{self, Coming, Soon};
 use super::workers::{Done, Whereabouts, Work, Workers};
 use crate::config::Mode as FileMode;
 use crate::hints::Device;
-use crate::plan::{Expected, FileNumber, Hint, LoadDone, Opened, Reason};
+use crate::plan::{Expected, FileNumber, Hint, LoadDone, OpenNumber, Opened};
 use presagio_arena::{Advice, Note};
 use presagio_core::{Action, Nanos, Op, Range};
 use presagio_predict::{Cursor, Predicted, PredictedFile};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How many operations ahead models are read. However late they are due: a program that computes for minutes finds what
 /// it reads then, and the device has nothing else to do meanwhile.
@@ -44,7 +45,7 @@ impl Manager {
                     self.devices.insert(key.device, device.clone());
                     self.mind.opened(&Opened {
                         file: number,
-                        process: None,
+                        by: None,
                         path: &path,
                         size,
                         writes: false,
@@ -86,14 +87,17 @@ impl Manager {
         }
     }
 
+    /// Tells the mind how much memory there is: that changes while programs run.
+    pub(super) fn mind_memory(&mut self) {
+        self.memory_asked = Instant::now();
+        let now = self.now();
+        self.mind.memory((self.memory)(), now);
+    }
+
     pub(super) fn plan(&mut self) {
         let now = self.now();
         let mut hints = std::mem::take(&mut self.hints);
         self.mind.plan(now, &mut hints);
-        // To let go what was written gains nothing where there is room for it, and it may be read after all.
-        if hints.iter().any(is_of_written) && !(self.is_short)() {
-            hints.retain(|hint| !is_of_written(hint));
-        }
         for hint in hints.drain(..) {
             self.carry_out(hint);
         }
@@ -102,7 +106,9 @@ impl Manager {
 
     fn carry_out(&mut self, hint: Hint) {
         let work = match hint {
-            Hint::Mode { file, mode, .. } => return self.leave_notes(file, mode),
+            Hint::Mode {
+                file, open, mode, ..
+            } => return self.leave_note(file, open, mode),
             Hint::OpenAhead { path } => Work::OpenAhead(path),
             Hint::Load {
                 file,
@@ -131,7 +137,11 @@ impl Manager {
     }
 
     /// Mode advice acts on the open file itself: only the program can give it.
-    fn leave_notes(&mut self, number: FileNumber, mode: FileMode) {
+    fn leave_note(&mut self, number: FileNumber, open: OpenNumber, mode: FileMode) {
+        let opens = self.files.get(number).map_or(&[][..], |f| &f.opens);
+        let Some(open) = opens.iter().find(|o| o.number == open) else {
+            return;
+        };
         self.notes_left = self.notes_left.wrapping_add(1);
         let note = Note {
             advice: match mode {
@@ -142,9 +152,7 @@ impl Manager {
             region: 0,
             serial: self.notes_left,
         };
-        for open in self.files.get(number).map_or(&[][..], |f| &f.opens) {
-            self.arena.leave_note(open.index, open.generation, note);
-        }
+        self.arena.leave_note(open.index, open.generation, note);
     }
 
     /// The device of a file. One file of each is opened for a look at it.
@@ -231,9 +239,4 @@ fn forwarded(files: &Files, number: FileNumber) -> Option<(usize, u64, Arc<[u8]>
     let prefix = file.forwarded?;
     let below = foretell::below(&file.path, files.prefixes.get(prefix)?)?;
     Some((prefix, file.key.inode, below.into()))
-}
-
-fn is_of_written(hint: &Hint) -> bool {
-    let written = Reason::Written;
-    matches!(hint, Hint::Release { reason, .. } if *reason == written)
 }

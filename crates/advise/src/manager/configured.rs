@@ -4,7 +4,10 @@
 use super::mind::Mind;
 use crate::blocks::{Caches, FileKey, ModeFollower};
 use crate::config::{Advice, Config};
-use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Reason, Strategy};
+use crate::plan::{
+    Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, OpenNumber, Opened, Reason,
+    Strategy,
+};
 use presagio_core::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +29,8 @@ pub struct Configured {
 struct File {
     size: u64,
     opens: u32,
-    mode: ModeFollower,
+    /// Each open file is in a mode of its own: ranks that read different regions leave each other alone.
+    modes: BTreeMap<OpenNumber, ModeFollower>,
 }
 
 impl Configured {
@@ -62,9 +66,12 @@ impl Configured {
         };
         file.size = file.size.max(access.range.end());
         let (file_number, reason) = (access.file, Reason::Configured);
-        if let Some(mode) = file.mode.follow(cache.advice(), access.range.start()) {
+        let open = access.by.open;
+        let follower = file.modes.entry(open).or_default();
+        if let Some(mode) = follower.follow(cache.advice(), access.range.start()) {
             self.hints.push(Hint::Mode {
                 file: file_number,
+                open,
                 mode,
                 reason,
             });
@@ -99,14 +106,14 @@ impl Strategy for Configured {
             return self.rest.opened(opened);
         };
         // A file that was opened ahead is not read yet.
-        if opened.process.is_none() {
+        if opened.by.is_none() {
             return;
         }
         self.caches.open(key(opened.file), &self.advice[entry]);
         let fresh = || File {
             size: 0,
             opens: 0,
-            mode: ModeFollower::default(),
+            modes: BTreeMap::new(),
         };
         let file = self.files.entry(opened.file).or_insert_with(fresh);
         self.applied[entry] += u64::from(file.opens == 0);
@@ -114,11 +121,12 @@ impl Strategy for Configured {
         file.size = file.size.max(opened.size);
     }
 
-    fn closed(&mut self, file: FileNumber, process: u32, now: Nanos) {
+    fn closed(&mut self, file: FileNumber, by: Holder, now: Nanos) {
         let Some(open) = self.files.get_mut(&file) else {
-            return self.rest.closed(file, process, now);
+            return self.rest.closed(file, by, now);
         };
         open.opens -= 1;
+        open.modes.remove(&by.open);
         self.caches.close(key(file));
         if open.opens == 0 {
             self.files.remove(&file);
@@ -153,6 +161,10 @@ impl Strategy for Configured {
         }
     }
 
+    fn memory(&mut self, memory: Memory, now: Nanos) {
+        self.rest.memory(memory, now);
+    }
+
     fn plan(&mut self, now: Nanos, hints: &mut Vec<Hint>) {
         hints.append(&mut self.hints);
         self.rest.plan(now, hints);
@@ -182,6 +194,7 @@ impl Mind for Configured {
 mod tests {
     use super::super::mind::Nothing;
     use super::*;
+    use crate::config::Mode;
     use crate::hints::Device;
     use presagio_core::Range;
     use std::path::Path;
@@ -196,7 +209,7 @@ mod tests {
         fn opened(&mut self, _: &Opened<'_>) {
             self.0.set(self.0.get() + 1);
         }
-        fn closed(&mut self, _: FileNumber, _: u32, _: Nanos) {
+        fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {
             self.0.set(self.0.get() + 10);
         }
         fn accessed(&mut self, _: &Access) {
@@ -206,6 +219,9 @@ mod tests {
             self.0.set(self.0.get() + 1000 * expected.len() as u32);
         }
         fn loaded(&mut self, _: &LoadDone) {}
+        fn memory(&mut self, memory: Memory, _: Nanos) {
+            self.0.set(self.0.get() + 10_000 * memory.left as u32);
+        }
         fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
     }
 
@@ -217,11 +233,17 @@ mod tests {
         Configured::new(text.parse().unwrap(), rest)
     }
 
+    /// Each process has the file open once.
+    fn holder(process: u32) -> Holder {
+        let open = OpenNumber(process.into());
+        Holder { process, open }
+    }
+
     fn open(mind: &mut Configured, path: &str, process: u32) {
         let device = Arc::new(Device::of(&std::fs::File::open("/").unwrap()).unwrap());
         mind.opened(&Opened {
             file: FILE,
-            process: Some(process),
+            by: Some(holder(process)),
             path: Path::new(path),
             size: 1 << 20,
             writes: false,
@@ -231,9 +253,13 @@ mod tests {
     }
 
     fn read(mind: &mut Configured, offset: u64) -> Vec<Hint> {
+        read_by(mind, 0, offset)
+    }
+
+    fn read_by(mind: &mut Configured, process: u32, offset: u64) -> Vec<Hint> {
         mind.accessed(&Access {
             file: FILE,
-            process: 0,
+            by: holder(process),
             time: Nanos(1),
             duration: Nanos(1),
             range: Range::at(offset, 100),
@@ -282,17 +308,57 @@ mod tests {
         );
     }
 
+    /// The modes that are to be set, and by whom.
+    fn modes(hints: &[Hint]) -> Vec<(u64, Mode)> {
+        let modes = hints.iter().filter_map(|hint| match hint {
+            Hint::Mode { open, mode, .. } => Some((open.0, *mode)),
+            _ => None,
+        });
+        modes.collect()
+    }
+
+    #[test]
+    fn a_process_that_comes_later_gets_the_mode_too() {
+        let mut mind = configured(Box::new(Nothing));
+        open(&mut mind, "/d/a", 0);
+        assert_eq!(modes(&read_by(&mut mind, 0, 0)), [(0, Mode::Random)]);
+        open(&mut mind, "/d/a", 1);
+        assert_eq!(modes(&read_by(&mut mind, 1, 0)), [(1, Mode::Random)]);
+        mind.closed(FILE, holder(1), Nanos(3));
+        assert_eq!(modes(&read_by(&mut mind, 0, 100)), []);
+    }
+
+    #[test]
+    fn processes_in_regions_of_different_modes_do_not_change_each_others() {
+        let text = r#"{ "File": [ { "Path": "/d/a", "Random": [ { "Offset": 0, "Length": 1000 } ],
+            "Sequential": [ { "Offset": 1000, "Length": 0 } ] } ] }"#;
+        let mut mind = Configured::new(text.parse().unwrap(), Box::new(Nothing));
+        (0..2).for_each(|process| open(&mut mind, "/d/a", process));
+        let mut all = Vec::new();
+        for i in 0..5 {
+            all.extend(read_by(&mut mind, 0, i * 100));
+            all.extend(read_by(&mut mind, 1, 1000 + i * 100));
+        }
+        assert_eq!(modes(&all), [(0, Mode::Random), (1, Mode::Sequential)]);
+    }
+
     #[test]
     fn other_files_are_left_to_the_rest() {
         let asked = std::rc::Rc::default();
         let mut mind = configured(Box::new(Counting(std::rc::Rc::clone(&asked))));
         open(&mut mind, "/d/b", 0);
         assert_eq!(read(&mut mind, 0), []);
-        mind.closed(FILE, 0, Nanos(5));
+        mind.closed(FILE, holder(0), Nanos(5));
         assert_eq!(asked.get(), 111);
         open(&mut mind, "/d/a", 0);
         read(&mut mind, 0);
-        mind.closed(FILE, 0, Nanos(6));
+        mind.closed(FILE, holder(0), Nanos(6));
         assert_eq!(asked.get(), 111, "this one is ours");
+        let memory = Memory {
+            left: 2,
+            is_short: true,
+        };
+        mind.memory(memory, Nanos(7));
+        assert_eq!(asked.get(), 20_111);
     }
 }

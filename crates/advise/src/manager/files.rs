@@ -4,7 +4,7 @@ use super::foretell;
 use super::gain::Gain;
 use super::summary::Totals;
 use crate::blocks::FileKey;
-use crate::plan::FileNumber;
+use crate::plan::{FileNumber, Holder, OpenNumber};
 use presagio_arena::{FileEntry, Operation};
 use presagio_core::{Event, IdHashMap};
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ pub(super) struct Open {
     /// Its entry in the arena.
     pub index: u32,
     pub generation: u32,
+    pub number: OpenNumber,
     /// The process, as the manager counts them.
     pub process: u32,
     /// Where it can be found to be opened again.
@@ -33,6 +34,15 @@ pub(super) struct Open {
     pub tried: bool,
     pub told: bool,
     pub writes: bool,
+}
+
+impl Open {
+    pub fn holder(&self) -> Holder {
+        Holder {
+            process: self.process,
+            open: self.number,
+        }
+    }
 }
 
 /// A file.
@@ -64,6 +74,7 @@ pub(super) struct Files {
     /// By entry and generation in the arena. Most operations are on the file of the one before.
     by_entry: IdHashMap<(u32, u32), FileNumber>,
     next: u32,
+    next_open: u64,
     /// What lies below these, I/O nodes serve.
     pub prefixes: Vec<Vec<u8>>,
     /// How many were forgotten, and what was done to them.
@@ -103,6 +114,7 @@ impl Files {
         file.opens.push(Open {
             index: place.0,
             generation: place.1,
+            number: OpenNumber(self.next_open),
             process,
             pid: entry.pid,
             descriptor: entry.descriptor,
@@ -110,6 +122,7 @@ impl Files {
             told: false,
             writes: entry.flags & libc::O_ACCMODE != libc::O_RDONLY,
         });
+        self.next_open += 1;
         number
     }
 

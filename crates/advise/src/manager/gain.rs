@@ -13,9 +13,21 @@ pub struct Gain {
     pub loaded: u64,
     /// Those of them that a program then read.
     pub useful: u64,
-    /// Loaded and not read yet: start → (end, share that was not in memory before).
-    waiting: BTreeMap<u64, (u64, f64)>,
+    /// Loaded and not read yet, by where it starts.
+    waiting: BTreeMap<u64, Waiting>,
     useful_exact: f64,
+    /// How many loads there were.
+    loads: u64,
+}
+
+/// Something that was loaded and not read yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    end: u64,
+    /// The share of it that was not in memory before.
+    share: f64,
+    /// How many loads there had been.
+    load: u64,
 }
 
 impl Gain {
@@ -28,11 +40,24 @@ impl Gain {
         let share = (fresh as f64 / range.len() as f64).min(1.0);
         // What was loaded twice was evicted between: the first time was in vain.
         self.take(range);
-        self.waiting.insert(range.start(), (range.end(), share));
+        let waiting = Waiting {
+            end: range.end(),
+            share,
+            load: self.loads,
+        };
+        self.waiting.insert(range.start(), waiting);
+        self.loads += 1;
         if self.waiting.len() > WAITING_MAX {
-            let keep = self.waiting.keys().nth(WAITING_MAX / 2).copied();
-            self.waiting = self.waiting.split_off(&keep.unwrap_or(0));
+            self.forget_older_half();
         }
+    }
+
+    /// By when they were loaded: where they lie says nothing about that.
+    fn forget_older_half(&mut self) {
+        let mut loads: Vec<u64> = self.waiting.values().map(|w| w.load).collect();
+        let middle = loads.len() / 2;
+        let oldest_kept = *loads.select_nth_unstable(middle).1;
+        self.waiting.retain(|_, w| w.load >= oldest_kept);
     }
 
     /// A program read `range`.
@@ -48,20 +73,24 @@ impl Gain {
     fn take(&mut self, range: Range) -> f64 {
         let (start, end) = (range.start(), range.end());
         let before = self.waiting.range(..start).next_back();
-        let first = before.filter(|(_, (e, _))| *e > start).map(|(s, _)| *s);
+        let first = before.filter(|(_, w)| w.end > start).map(|(s, _)| *s);
         let inside = self.waiting.range(start..end).map(|(s, _)| *s);
         let touched: Vec<u64> = first.into_iter().chain(inside).collect();
         let mut taken = 0.0;
         for at in touched {
-            let Some((to, share)) = self.waiting.remove(&at) else {
+            let Some(piece) = self.waiting.remove(&at) else {
                 continue;
             };
-            taken += (to.min(end) - at.max(start)) as f64 * share;
+            taken += (piece.end.min(end) - at.max(start)) as f64 * piece.share;
             if at < start {
-                self.waiting.insert(at, (start, share));
+                let left = Waiting {
+                    end: start,
+                    ..piece
+                };
+                self.waiting.insert(at, left);
             }
-            if to > end {
-                self.waiting.insert(end, (to, share));
+            if piece.end > end {
+                self.waiting.insert(end, piece);
             }
         }
         taken
@@ -111,6 +140,19 @@ mod tests {
         gain.load(Range::at(0, 100), 100);
         gain.read(Range::at(0, 100));
         assert_eq!((gain.useful, gain.wasted()), (100, 100));
+    }
+
+    #[test]
+    fn of_very_many_loads_the_newest_are_waited_for_whichever_way_the_file_is_read() {
+        for forward in [true, false] {
+            let count = 2 * WAITING_MAX as u64;
+            let at = |i: u64| Range::at(if forward { i } else { count - i } * 100, 100);
+            let mut gain = Gain::default();
+            (0..count).for_each(|i| gain.load(at(i), 100));
+            assert!(gain.waiting.len() <= WAITING_MAX);
+            (count - 1000..count).for_each(|i| gain.read(at(i)));
+            assert_eq!(gain.useful, 100_000, "forward: {forward}");
+        }
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 //! What counts is the machine, each control group that we are in, and all groups around them. Pages of files that were
 //! not used lately are as good as free: the kernel takes them when it needs them.
 
+use crate::plan::Memory;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,23 +17,18 @@ struct Bound {
     left: u64,
 }
 
-/// Bytes that this process and the programs beside it can still use: what the machine has, or what their control group
+/// What this process and the programs beside it can still use: of what the machine has, or of what their control groups
 /// may have, whichever is less.
-pub fn memory_left() -> u64 {
-    let left = bounds().into_iter().map(|bound| bound.left);
-    left.min().unwrap_or(u64::MAX)
+pub(super) fn now() -> Memory {
+    within(&bounds())
 }
 
-/// Whether memory is short, on the machine or in a control group.
-pub(super) fn is_short() -> bool {
-    bounds().iter().any(Bound::is_short)
-}
-
-/// Whether a control group bounds memory more tightly than the machine does, or it is short already.
-pub(super) fn is_tight() -> bool {
-    let bounds = bounds();
-    let machine = bounds.first().map_or(u64::MAX, |bound| bound.total);
-    bounds.iter().any(|b| b.total < machine || b.is_short())
+fn within(bounds: &[Bound]) -> Memory {
+    let left = bounds.iter().map(|bound| bound.left);
+    Memory {
+        left: left.min().unwrap_or(u64::MAX),
+        is_short: bounds.iter().any(Bound::is_short),
+    }
 }
 
 impl Bound {
@@ -149,6 +145,11 @@ mod tests {
         assert_eq!(found, [bound(1000, 400), bound(700, 80)]);
         let short: Vec<bool> = found.iter().map(Bound::is_short).collect();
         assert_eq!(short, [false, true]);
+        let memory = Memory {
+            left: 80,
+            is_short: true,
+        };
+        assert_eq!(within(&found), memory);
     }
 
     #[test]
@@ -172,6 +173,6 @@ mod tests {
         let text = "MemTotal:  10 kB\nMemAvailable:    4 kB\n";
         let found = machine(text).unwrap();
         assert_eq!((found.total, found.left), (10 << 10, 4 << 10));
-        assert!(memory_left() > 0 && memory_left() < u64::MAX);
+        assert!(now().left > 0 && now().left < u64::MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! What decides: a [`Strategy`] that can also say why it did what it did, and keep what it learned.
 
-use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Strategy};
+use crate::plan::{Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, Opened, Strategy};
 use crate::strategy::Adaptive;
 use presagio_core::Nanos;
 
@@ -26,10 +26,11 @@ pub struct Nothing;
 
 impl Strategy for Nothing {
     fn opened(&mut self, _: &Opened<'_>) {}
-    fn closed(&mut self, _: FileNumber, _: u32, _: Nanos) {}
+    fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {}
     fn accessed(&mut self, _: &Access) {}
     fn expected(&mut self, _: u32, _: &[Expected]) {}
     fn loaded(&mut self, _: &LoadDone) {}
+    fn memory(&mut self, _: Memory, _: Nanos) {}
     fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
 }
 

@@ -13,7 +13,8 @@
 //!    I/O nodes serve, what the models expect is told to these instead (`foretell`, `teller`).
 //! 5. *Rest* (`pace`).
 //!
-//! At the end all that was counted becomes the summary (`account`).
+//! At the end all that was counted becomes the summary (`account`). What cannot be seen from inside a program is looked for from here
+//! (`rings`).
 //!
 //! Whoever started a command is registered at the [`desk`]. Models are kept from run to run (`models`).
 
@@ -27,7 +28,6 @@ mod elf;
 mod files;
 mod foretell;
 mod gain;
-mod judge;
 mod memory;
 mod merged;
 mod mind;
@@ -36,6 +36,7 @@ mod orders;
 mod pace;
 mod processes;
 mod recorder;
+mod rings;
 mod skim;
 mod summary;
 mod teller;
@@ -45,15 +46,14 @@ mod workers;
 
 pub use configured::Configured;
 pub use elf::is_static;
-pub use judge::Judged;
-pub use memory::memory_left;
 pub use mind::{MakeMind, Mind, Nothing};
 pub use orders::Orders;
+pub use presagio_predict::score::Judged;
 pub use summary::{Foretold, Loads, Named, Summary, Totals};
 pub use threads::each_begins_with;
 
 use crate::hints::Device;
-use crate::plan::{Hint, Reason};
+use crate::plan::{Hint, Memory, Reason};
 use batch::Batch;
 use contexts::Contexts;
 use files::Files;
@@ -64,6 +64,7 @@ use presagio_arena::{Arena, ArenaOptions, Counter, Mode, PathFilter, Waker, sys}
 use presagio_core::{IdHashMap, Nanos};
 use processes::Processes;
 use recorder::Recorder;
+use rings::Rings;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -76,6 +77,8 @@ use workers::Workers;
 const SWEEP: Duration = Duration::from_millis(100);
 /// Between two times that what is in the trace is made sure of.
 const FLUSH: Duration = Duration::from_secs(1);
+/// Between two times that we look how much memory there is.
+const MEMORY: Duration = Duration::from_secs(1);
 /// The longest sleep, should nobody wake us.
 const SLEEP: Duration = Duration::from_secs(10);
 /// Sweeps after a loss that look for files whose closing was lost: an entry that the first finds closed is free when the
@@ -147,8 +150,10 @@ pub struct Manager {
     hints: Vec<Hint>,
     loads: BTreeMap<Reason, Loads>,
     foretelling: Option<Foretelling>,
-    /// Whether memory is short.
-    is_short: fn() -> bool,
+    /// Says how much memory there is.
+    memory: fn() -> Memory,
+    memory_asked: Instant,
+    rings: Rings,
     notes_left: u16,
     pace: Pace,
     swept: Instant,
@@ -163,6 +168,8 @@ pub struct Manager {
     unlearned: u64,
     skimmed: u64,
     job: Option<String>,
+    /// Whether this is the manager of one node's ranks, and other nodes have theirs.
+    is_of_ranks: bool,
 }
 
 impl Manager {
@@ -191,7 +198,7 @@ impl Manager {
         let forward = options.forward.as_deref().and_then(foretell::read_orders);
         let (switchboard, prefixes) = forward.unzip();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(Manager {
+        let mut manager = Manager {
             arena,
             began: sys::monotonic_ns(),
             batch: Batch::new(recorder.is_some()),
@@ -212,7 +219,9 @@ impl Manager {
             foretelling: switchboard
                 .filter(|_| options.advise)
                 .map(|name| Foretelling::new(&name)),
-            is_short: memory::is_short,
+            memory: memory::now,
+            memory_asked: now,
+            rings: Rings::default(),
             notes_left: 0,
             pace: Pace::new(now),
             swept: now,
@@ -224,7 +233,12 @@ impl Manager {
             unlearned: 0,
             skimmed: 0,
             job: options.job,
-        })
+            is_of_ranks: processes::is_rank(std::process::id()),
+        };
+        if manager.advise {
+            manager.mind_memory();
+        }
+        Ok(manager)
     }
 
     /// What the variable [`presagio_arena::VARIABLE`] has to say in the environment of a program.
@@ -295,6 +309,9 @@ impl Manager {
         batch.clear();
         self.batch = batch;
         if self.advise {
+            if self.memory_asked.elapsed() >= MEMORY {
+                self.mind_memory();
+            }
             self.hear_workers();
             self.expect();
             self.plan();
@@ -322,6 +339,7 @@ impl Manager {
             self.end(pid, now);
         }
         self.close_lost(now);
+        self.rings.look(now, rings::has_ring);
         if let Some(workers) = &self.workers {
             workers.close_unwanted(now);
         }
@@ -330,6 +348,7 @@ impl Manager {
     /// A process is gone.
     fn end(&mut self, pid: u32, now: Nanos) {
         self.contexts.forget(pid);
+        self.rings.ended(pid);
         for process in self.processes.end(pid, &mut self.models) {
             if let Some(foretelling) = &mut self.foretelling {
                 foretelling.ended(process);

@@ -1,7 +1,6 @@
 //! What a manager is told to do by whoever starts it, and how it then begins: the same for one beside a program and for
 //! one inside of it, which finds its orders in a file.
 
-use super::memory::{self, memory_left};
 use super::{Configured, MakeMind, Manager, Nothing, Options};
 use crate::config::Config;
 use crate::strategy::{Adaptive, Options as Choices, Tapes};
@@ -146,16 +145,10 @@ fn mind(advise: bool, config: Option<Config>) -> Box<MakeMind> {
     })
 }
 
-/// What adapts, with what it learned in earlier runs, within what memory there is.
+/// What adapts, with what it learned in earlier runs.
 fn adaptive(remembered: Option<&[u8]>) -> Adaptive {
     let tapes = remembered.and_then(|bytes| Tapes::load(bytes).ok());
-    let usual = Choices::default();
-    let choices = Choices {
-        memory_max: usual.memory_max.min(memory_left() / 8),
-        // Whether it is really let go is decided when the time has come.
-        release_written: memory::is_tight(),
-    };
-    Adaptive::new(choices, tapes.unwrap_or_default())
+    Adaptive::new(Choices::default(), tapes.unwrap_or_default())
 }
 
 /// Keeps this thread, and those that it starts, on one processor.

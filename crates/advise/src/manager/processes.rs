@@ -1,6 +1,6 @@
 //! The processes that are watched: who they are, what each did, and the model of each.
 
-use super::judge::Judged;
+use super::Judged;
 use super::models::{Identity, Models};
 use super::summary::Totals;
 use presagio_arena::{Arena, Origin, ProcessEntry};
@@ -32,6 +32,14 @@ const RANKS: [&str; 6] = [
     "PALS_RANKID=",
 ];
 
+/// Where launchers say how many ranks there are, and how many of them on this node; or on how many nodes they are.
+const SIZES: [(&str, &str); 3] = [
+    ("OMPI_COMM_WORLD_SIZE=", "OMPI_COMM_WORLD_LOCAL_SIZE="),
+    ("PMI_SIZE=", "MPI_LOCALNRANKS="),
+    ("PALS_SIZE=", "PALS_LOCAL_SIZE="),
+];
+const NODES: [&str; 2] = ["SLURM_STEP_NUM_NODES=", "FLUX_JOB_NNODES="];
+
 /// A process, or rather one program that it ran: an exec makes another one.
 pub(super) struct Process {
     origin: Origin,
@@ -55,6 +63,8 @@ pub(super) struct Process {
     /// Whether it has an entry in the arena, which tells when it is gone. Else we look ourselves: and it was not there.
     has_entry: bool,
     was_missing: bool,
+    /// Whether its job has ranks on other nodes.
+    is_elsewhere_too: bool,
     /// Contexts whose meaning the model was told.
     named: Vec<bool>,
     files: IdHashMap<u64, ()>,
@@ -67,7 +77,7 @@ impl Process {
 
     /// The rank that a launcher gave it.
     pub fn rank(&self) -> Option<u32> {
-        rank_of(self.pid())
+        rank_in(&environment_of(self.pid()))
     }
 
     /// Keeps an operation of a stranger; whether it is time to find out who that is.
@@ -85,7 +95,9 @@ impl Process {
         // One that has become another program is found by its name.
         let linked = entry.as_ref().filter(|entry| !entry.is_over);
         let image = image_of(linked.map(|_| self.pid()), arguments[0]);
-        let identity = Identity::new(&image, &arguments, self.rank());
+        let environment = environment_of(self.pid());
+        self.is_elsewhere_too = is_elsewhere_too(&environment);
+        let identity = Identity::new(&image, &arguments, rank_in(&environment));
         self.model = models.begin(&identity);
         self.identity = Some(identity);
     }
@@ -148,10 +160,13 @@ pub(super) struct Sums {
     pub programs: BTreeMap<String, Program>,
     pub judged: Judged,
     pub totals: Totals,
+    /// Whether there were ranks on other nodes.
+    pub is_elsewhere_too: bool,
 }
 
 impl Sums {
     fn add(&mut self, process: &Process) {
+        self.is_elsewhere_too |= process.is_elsewhere_too;
         self.judged.add(&process.judged);
         self.totals.add(&process.totals);
         let known = self.programs.contains_key(&process.program);
@@ -311,6 +326,7 @@ fn begin(origin: &Origin, entry: Option<&ProcessEntry>) -> Process {
         is_behind: false,
         has_entry: entry.is_some(),
         was_missing: false,
+        is_elsewhere_too: false,
         named: Vec::new(),
         files: IdHashMap::default(),
     }
@@ -339,19 +355,33 @@ fn image_of(pid: Option<u32>, name: &[u8]) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-fn rank_of(pid: u32) -> Option<u32> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    rank_in(&environment)
+/// Whether a process is a rank.
+pub(super) fn is_rank(pid: u32) -> bool {
+    rank_in(&environment_of(pid)).is_some()
+}
+
+fn environment_of(pid: u32) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }
 
 fn rank_in(environment: &[u8]) -> Option<u32> {
-    let value = |name: &&str| {
-        let text = environment
-            .split(|b| *b == 0)
-            .find_map(|variable| variable.strip_prefix(name.as_bytes()))?;
-        std::str::from_utf8(text).ok()?.parse().ok()
-    };
-    RANKS.iter().find_map(value)
+    RANKS.iter().find_map(|name| number_in(environment, name))
+}
+
+/// Whether a launcher says that there are ranks on other nodes.
+fn is_elsewhere_too(environment: &[u8]) -> bool {
+    let number = |name: &str| number_in(environment, name);
+    let more =
+        |(all, here): &(&str, &str)| number(all).zip(number(here)).is_some_and(|(a, h)| a > h);
+    let nodes = NODES.iter().any(|name| number(name) > Some(1));
+    rank_in(environment).is_some() && (SIZES.iter().any(more) || nodes)
+}
+
+fn number_in(environment: &[u8], name: &str) -> Option<u32> {
+    let text = environment
+        .split(|b| *b == 0)
+        .find_map(|variable| variable.strip_prefix(name.as_bytes()))?;
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -427,5 +457,19 @@ mod tests {
             Some(4)
         );
         assert_eq!(rank_in(b"XPMI_RANK=12\0PMI_RANK=x\0"), None);
+    }
+
+    #[test]
+    fn ranks_on_other_nodes_are_noticed() {
+        let open_mpi = |all: &str, here: &str| {
+            is_elsewhere_too(
+                format!("OMPI_COMM_WORLD_RANK=0\0OMPI_COMM_WORLD_SIZE={all}\0OMPI_COMM_WORLD_LOCAL_SIZE={here}\0")
+                    .as_bytes(),
+            )
+        };
+        assert!(open_mpi("4", "2") && !open_mpi("2", "2") && !open_mpi("", "2"));
+        assert!(is_elsewhere_too(b"SLURM_PROCID=1\0SLURM_STEP_NUM_NODES=2"));
+        assert!(!is_elsewhere_too(b"SLURM_PROCID=1\0SLURM_STEP_NUM_NODES=1"));
+        assert!(!is_elsewhere_too(b"SLURM_STEP_NUM_NODES=2"), "no rank");
     }
 }

@@ -1,6 +1,6 @@
 //! What was seen, predicted, done and gained: for a person at the end of a run, and for machines as JSON.
 
-use super::judge::Judged;
+use super::Judged;
 use crate::plan::Reason;
 use crate::strategy::TOO_FEW;
 use presagio_core::{Action, Nanos};
@@ -426,7 +426,7 @@ fn share(part: f64, whole: u64) -> String {
 }
 
 /// Bytes with the unit that a person would pick.
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
     let mut unit = None;

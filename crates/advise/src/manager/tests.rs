@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::hints::residency;
-use crate::plan::{Access, Expected, FileNumber, LoadDone, Opened, Strategy};
+use crate::plan::{Access, Expected, FileNumber, Holder, LoadDone, Memory, Opened, Strategy};
 use presagio_arena::{Client, FileSlot, Found, Kind, Writer};
 use presagio_core::{Action, Range};
 use std::ffi::CString;
@@ -109,6 +109,7 @@ struct Notebook {
     accessed: u64,
     loaded: Vec<LoadDone>,
     says: Vec<Hint>,
+    memory: Vec<Memory>,
 }
 
 /// Writes down what it is told.
@@ -131,7 +132,7 @@ impl Strategy for Scribe {
         let file = (opened.file, opened.path.to_owned());
         self.book().opened.push(file);
     }
-    fn closed(&mut self, _: FileNumber, _: u32, _: Nanos) {}
+    fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {}
     fn accessed(&mut self, _: &Access) {
         self.book().accessed += 1;
     }
@@ -140,6 +141,9 @@ impl Strategy for Scribe {
     }
     fn loaded(&mut self, done: &LoadDone) {
         self.book().loaded.push(*done);
+    }
+    fn memory(&mut self, memory: Memory, _: Nanos) {
+        self.book().memory.push(memory);
     }
     fn plan(&mut self, _: Nanos, hints: &mut Vec<Hint>) {
         hints.append(&mut self.book().says);
@@ -371,7 +375,7 @@ fn there(file: &File) -> u64 {
 }
 
 #[test]
-fn what_was_written_is_let_go_only_where_memory_is_short() {
+fn what_was_written_is_let_go_when_the_mind_says_so() {
     let scribe = Scribe::default();
     let mut manager = make(true, scribe.made(), None);
     let here = directory();
@@ -380,17 +384,57 @@ fn what_was_written_is_let_go_only_where_memory_is_short() {
     let mut program = Program::with_file(&manager, &file, &path);
     program.tell_at(Kind::Operation(Action::Write), manager.began, 0, 1 << 20);
     look_until(&mut manager, || scribe.book().accessed > 0);
+    assert_eq!(there(&file), 1 << 20);
     let release = Hint::Release {
         file: scribe.book().opened[0].0,
         range: Range::at(0, 1 << 20),
         reason: Reason::Written,
     };
-    manager.is_short = || false;
-    scribe.book().says.push(release.clone());
-    manager.look();
-    assert!(scribe.book().says.is_empty());
-    assert_eq!(there(&file), 1 << 20, "there is room for it");
-    manager.is_short = || true;
     scribe.book().says.push(release);
     look_until(&mut manager, || there(&file) == 0);
+}
+
+#[test]
+fn memory_that_gets_short_later_is_noticed() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let told = || scribe.book().memory.clone();
+    assert_eq!(told().len(), 1, "from the beginning");
+    manager.memory = || Memory {
+        left: 5,
+        is_short: true,
+    };
+    manager.memory_asked = Instant::now();
+    manager.look();
+    assert_eq!(told().len(), 1, "not in every round");
+    manager.memory_asked -= MEMORY;
+    manager.look();
+    assert_eq!(told()[1..], [(manager.memory)()]);
+}
+
+#[test]
+fn a_note_is_left_for_the_open_file_that_it_is_about() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("data");
+    let file = file_on_disk(&path, 4096);
+    let mut programs = [0, 1].map(|_| Program::with_file(&manager, &file, &path));
+    let began = manager.began;
+    let tell = |p: &mut Program| p.tell_at(Kind::Operation(Action::Read), began, 0, 10);
+    programs.iter_mut().for_each(tell);
+    look_until(&mut manager, || scribe.book().accessed == 2);
+    let number = scribe.book().opened[0].0;
+    let opens = manager.files.get(number).unwrap().opens.clone();
+    let second = programs[1].slot.index;
+    let open = opens.iter().find(|open| open.index == second).unwrap();
+    scribe.book().says.push(Hint::Mode {
+        file: number,
+        open: open.number,
+        mode: crate::config::Mode::Random,
+        reason: Reason::Random,
+    });
+    manager.look();
+    let noted = programs.map(|p| p.client.note(p.slot.index, 0).is_some());
+    assert_eq!(noted, [false, true]);
 }

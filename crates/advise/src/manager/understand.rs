@@ -6,7 +6,7 @@ use super::files::Open;
 use super::foretell::Coming;
 use super::skim::Skimmed;
 use super::{Manager, SUSPICIOUS_SWEEPS};
-use crate::plan::{Access, FileNumber, Opened};
+use crate::plan::{Access, FileNumber, Holder, Opened};
 use presagio_arena::{Operation, Origin};
 use presagio_core::{Action, Event, FileId, IdHashMap, Layer, Nanos, Op, Range};
 use presagio_trace::{Process as TraceProcess, Record};
@@ -70,6 +70,7 @@ impl Manager {
     fn process(&mut self, origin: &Origin) -> u32 {
         let (number, is_new) = self.processes.find(origin, &self.arena);
         if is_new {
+            self.rings.began(origin.pid, self.now());
             self.introduce(number);
         }
         number
@@ -183,6 +184,7 @@ impl Manager {
         let Some(open) = file.opens.iter_mut().find(|open| is_at(open, place)) else {
             return;
         };
+        let open_number = open.number;
         let is_first = !std::mem::replace(&mut open.tried, true);
         let is_told = open.told || is_first && self.tell_opened(number, place, event.time);
         if !is_told {
@@ -190,7 +192,10 @@ impl Manager {
         }
         self.mind.accessed(&Access {
             file: number,
-            process: event.process,
+            by: Holder {
+                process: event.process,
+                open: open_number,
+            },
             time: event.time,
             duration: event.duration,
             range,
@@ -221,10 +226,10 @@ impl Manager {
             return false;
         };
         open.told = true;
-        let (process, writes) = (Some(open.process), open.writes);
+        let (by, writes) = (Some(open.holder()), open.writes);
         self.mind.opened(&Opened {
             file: number,
-            process,
+            by,
             path: file.path(),
             size: file.size,
             writes,
@@ -239,7 +244,7 @@ impl Manager {
             return;
         };
         if open.told {
-            self.mind.closed(number, open.process, now);
+            self.mind.closed(number, open.holder(), now);
         }
         let is_last = self.files.get(number).is_none_or(|f| f.opens.is_empty());
         if is_last && let Some(workers) = &self.workers {

@@ -11,7 +11,6 @@ use super::reader::{LOOK_EVERY, Reader};
 use super::speed::{Fit, Speed, wait_ns};
 use super::tape::Cursor;
 use super::told;
-use crate::config::Mode;
 use crate::hints::Device;
 use crate::plan::{Access, LoadDone};
 use presagio_core::Nanos;
@@ -41,7 +40,6 @@ pub(super) struct File {
     pub readers: BTreeMap<u32, Reader>,
     /// Reads on its tape that were asked for before it was opened.
     pub planned_before: usize,
-    pub mode: Mode,
     /// Why the method is what it is.
     pub why: String,
     pub marks: Marks,
@@ -68,7 +66,6 @@ impl File {
             ledger: Ledger::default(),
             readers: BTreeMap::new(),
             planned_before: 0,
-            mode: Mode::Normal,
             why: String::new(),
             marks: Marks::default(),
             already: Already::default(),
@@ -91,7 +88,10 @@ impl File {
     pub fn read(&mut self, access: &Access, speed: &mut Speed) {
         let operation_max = self.operation_max();
         let stranger = || Reader::new(None, Cursor::stranger(), 0);
-        let reader = self.readers.entry(access.process).or_insert_with(stranger);
+        let reader = self
+            .readers
+            .entry(access.by.process)
+            .or_insert_with(stranger);
         reader.read(access);
         let found = self.ledger.read(access.range);
         let wait_ns = wait_ns(access.range.len(), access.duration.0);
@@ -143,7 +143,7 @@ impl File {
             self.governor.give_up();
             self.restart();
         }
-        let Some(reader) = self.readers.get(&access.process) else {
+        let Some(reader) = self.readers.get(&access.by.process) else {
             return;
         };
         if possible && !self.governor.is_due() {
@@ -200,7 +200,7 @@ impl File {
     /// another if it is possible only there.
     fn estimates(&self, access: &Access, fit: Option<Fit>) -> Costs {
         let estimate = |method: Method| {
-            let this = self.readers.get(&access.process);
+            let this = self.readers.get(&access.by.process);
             let mut all = this.into_iter().chain(self.readers.values());
             let reader = all.find(|r| self.can(r, method))?;
             let device_ns = match method {

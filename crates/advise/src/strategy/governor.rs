@@ -45,6 +45,11 @@ const EPOCH_HOPELESS: u32 = 7;
 const SETTLING: u32 = 8;
 /// Reads until a method that lost is tried again: an epoch each is 4 %, less with each doubling.
 const RETRY: u64 = 1024;
+/// The same for one that was given up before its epoch was over, the first time: on a device that is hardly faster than the program
+/// it may only have been too short a time to get ahead. If what is known of the device by then promises a gain.
+const RETRY_SOON: u64 = 192;
+/// The share of the time that such a gain leaves.
+const GAIN_SOON: f64 = 0.8;
 /// Doubled no more often than this.
 const RETRY_DOUBLINGS_MAX: u32 = 10;
 /// Another method must promise to save this share of the time, or the change is not worth its unrest.
@@ -105,6 +110,8 @@ fn is_worth(wait_ns: f64, think_ns: f64) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct Retry {
     at: u64,
+    /// From here on, if a gain is promised.
+    soon: u64,
     doublings: u32,
 }
 
@@ -112,6 +119,7 @@ impl Default for Governor {
     fn default() -> Governor {
         let retry = Retry {
             at: RETRY,
+            soon: u64::MAX,
             doublings: 0,
         };
         Governor {
@@ -227,6 +235,7 @@ impl Governor {
             self.waits = self.tallies[Method::Nothing as usize].waits(think_ns)
                 || known.is_some_and(|cost| is_worth(cost, think_ns));
         }
+        let was_hopeless = self.is_hopeless();
         self.fold();
         self.longest_ns /= 2.0;
         self.seeded = false;
@@ -237,7 +246,7 @@ impl Governor {
         };
         let changed = choice != self.method;
         if changed {
-            self.lose(self.method);
+            self.lose(self.method, was_hopeless);
             self.change(choice);
         }
         changed
@@ -252,7 +261,7 @@ impl Governor {
     /// The method in force does nothing that was not there anyway: back to nothing.
     pub fn useless(&mut self) {
         self.costs[self.method as usize] = self.costs[Method::Nothing as usize];
-        self.lose(self.method);
+        self.lose(self.method, false);
         self.change(Method::Nothing);
     }
 
@@ -286,9 +295,14 @@ impl Governor {
             self.trial = false;
             return best;
         }
-        let retried = METHODS.into_iter().find(|m| {
-            *m != self.method && time(*m).is_some() && self.reads >= self.retries[*m as usize].at
-        });
+        let is_promised =
+            |m: Method| estimates[m as usize].is_some_and(|ns| ns + think_ns < GAIN_SOON * now);
+        let is_time = |m: Method| {
+            let retry = self.retries[m as usize];
+            self.reads >= retry.at || self.reads >= retry.soon && is_promised(m)
+        };
+        let mut others = METHODS.into_iter().filter(|m| *m != self.method);
+        let retried = others.find(|m| time(*m).is_some() && is_time(*m));
         self.trial = retried.is_some();
         retried.unwrap_or(self.method)
     }
@@ -321,9 +335,13 @@ impl Governor {
         }
     }
 
-    fn lose(&mut self, method: Method) {
+    fn lose(&mut self, method: Method, was_hopeless: bool) {
         let retry = &mut self.retries[method as usize];
         retry.at = self.reads + (RETRY << retry.doublings);
+        retry.soon = match was_hopeless && retry.doublings == 0 {
+            true => self.reads + RETRY_SOON,
+            false => u64::MAX,
+        };
         retry.doublings = (retry.doublings + 1).min(RETRY_DOUBLINGS_MAX);
     }
 
@@ -391,6 +409,15 @@ mod tests {
         let mut governor = Governor::default();
         let had = reads(&mut governor, 200, SIEVING, [1e6, 0.0, 0.0, 2e7]);
         assert!((1..=SETTLING + 4).contains(&had[3]), "{had:?}");
+    }
+
+    #[test]
+    fn what_came_too_late_the_first_time_is_tried_again_soon() {
+        let mut governor = Governor::default();
+        let first = reads(&mut governor, 60, SIEVING, [1e6, 0.0, 0.0, 2e7]);
+        assert!(first[3] > 0);
+        let then = reads(&mut governor, 1_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
+        assert!(then[3] > 700, "{then:?}");
     }
 
     #[test]

@@ -39,7 +39,9 @@ pub use tapes::{LoadError, Tapes};
 pub use told::TOO_FEW;
 
 use crate::hints::{Device, Storage};
-use crate::plan::{Access, Expected, FileNumber, Hint, LoadDone, Opened, Reason, Strategy};
+use crate::plan::{
+    Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, Opened, Reason, Strategy,
+};
 use file::File;
 use governor::{Governor, Method};
 use loads::Turn;
@@ -59,22 +61,21 @@ const TOLD_MAX: usize = 256;
 const AHEAD_FILES_MAX: usize = 16;
 /// Processes whose last file is remembered: short ones come by the thousand.
 const LAST_MAX: usize = 256;
+/// Of the memory that is left, one part in so many may be taken by what was loaded and not read yet.
+const MEMORY_SHARE: u64 = 8;
 
 /// What can be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes that may be loaded and not read yet, in all files together.
+    /// Bytes that may be loaded and not read yet, in all files together, however much memory there is.
     pub memory_max: u64,
-    /// Whether written data that is not read again is let go.
-    pub release_written: bool,
 }
 
 impl Default for Options {
-    /// 128 MiB: four files at full depth. What was written stays.
+    /// 128 MiB: four files at full depth.
     fn default() -> Options {
         Options {
             memory_max: 128 << 20,
-            release_written: false,
         }
     }
 }
@@ -101,9 +102,13 @@ pub struct Adaptive {
     speeds: BTreeMap<String, Speed>,
     /// The file that each process opened last, and what was learned from it.
     last: BTreeMap<u32, Last>,
+    /// How many files were opened.
+    opened: u64,
     /// Files that were read since the last plan.
     active: BTreeSet<(FileNumber, u32)>,
     hints: Vec<Hint>,
+    /// Bytes that may be loaded and not read yet, as memory is now.
+    memory_max: u64,
     /// Bytes that may still be loaded, while a plan is made.
     room: u64,
     written: Written,
@@ -118,18 +123,22 @@ struct Last {
     device: String,
     governor: Governor,
     tape: Option<Arc<Tape>>,
+    /// How many files had been opened by all processes when this one was.
+    opened: u64,
 }
 
 impl Adaptive {
     /// One that remembers these tapes.
     pub fn new(options: Options, tapes: Tapes) -> Adaptive {
         Adaptive {
+            memory_max: options.memory_max,
             options,
             tapes,
             files: BTreeMap::new(),
             numbers: BTreeMap::new(),
             speeds: BTreeMap::new(),
             last: BTreeMap::new(),
+            opened: 0,
             active: BTreeSet::new(),
             hints: Vec::new(),
             room: 0,
@@ -203,7 +212,7 @@ impl Adaptive {
 
     /// The next file of a series goes on as the one before; else an earlier run tells what to expect.
     fn governor_of(&self, opened: &Opened<'_>) -> Governor {
-        let last = opened.process.and_then(|p| self.last.get(&p));
+        let last = opened.by.and_then(|by| self.last.get(&by.process));
         let kin = last.filter(|last| {
             last.device == opened.device.name && last.path.parent() == opened.path.parent()
         });
@@ -259,7 +268,7 @@ impl Adaptive {
         let loads = turn.loads.iter();
         loads.for_each(|range| file.marks.asked(*range, now));
         let reason = reason(file.governor.method());
-        self.hints.extend(random::mode(file, number, process));
+        self.hints.extend(random::modes(file, number, process));
         self.hint(number, &turn, reason);
         if left > 0 {
             self.plan_next(number, process, left, now);
@@ -311,6 +320,15 @@ impl Adaptive {
         self.hints.extend(hints);
     }
 
+    /// Past so many processes, the one that has opened nothing for longest is forgotten: a parent of many short ones stays.
+    fn forget_idlest(&mut self) {
+        if self.last.len() > LAST_MAX {
+            let idlest = self.last.iter().min_by_key(|(_, last)| last.opened);
+            let idlest = idlest.map(|(process, _)| *process);
+            idlest.map(|process| self.last.remove(&process));
+        }
+    }
+
     /// Lets go files that were opened ahead and that nobody came for.
     fn forget_unwanted(&mut self) {
         let unread = self.files.iter().filter(|(_, f)| f.readers.is_empty());
@@ -345,7 +363,7 @@ impl Strategy for Adaptive {
         if opened.device.storage == Storage::Memory {
             return;
         }
-        let Some(process) = opened.process else {
+        let Some(Holder { process, open }) = opened.by else {
             self.file_of(opened);
             self.forget_unwanted();
             return;
@@ -359,9 +377,10 @@ impl Strategy for Adaptive {
             file.governor = governor;
         }
         if let Some(reader) = file.readers.get_mut(&process) {
-            reader.opens += 1;
+            reader.open(open);
         } else {
             let mut reader = Reader::new(tape, cursor, file.planned_before);
+            reader.open(open);
             reader.next = next;
             file.readers.insert(process, reader);
         }
@@ -370,30 +389,33 @@ impl Strategy for Adaptive {
             device: opened.device.name.clone(),
             governor: file.governor.clone(),
             tape: None,
+            opened: self.opened,
         };
+        self.opened += 1;
         if let Some(before) = self.last.insert(process, last) {
             self.tapes.opened_after(&before.path, opened.path);
         }
-        if self.last.len() > LAST_MAX {
-            self.last.pop_first();
-        }
+        self.forget_idlest();
     }
 
-    fn closed(&mut self, number: FileNumber, process: u32, _now: Nanos) {
+    fn closed(&mut self, number: FileNumber, by: Holder, _now: Nanos) {
         let Some(file) = self.files.get_mut(&number) else {
             return;
         };
-        let opens = file.readers.get_mut(&process).map(|r| &mut r.opens);
-        if let Some(opens) = opens.filter(|opens| **opens > 1) {
-            *opens -= 1;
+        let reader = file.readers.get_mut(&by.process);
+        if reader.is_none_or(|reader| !reader.close(by.open)) {
             return;
         }
-        let Some(reader) = file.readers.remove(&process) else {
+        let Some(reader) = file.readers.remove(&by.process) else {
             return;
         };
         let tape = Arc::new(reader.recording);
         let costs = file.governor.costs();
-        if let Some(last) = self.last.get_mut(&process).filter(|l| l.path == file.path) {
+        if let Some(last) = self
+            .last
+            .get_mut(&by.process)
+            .filter(|l| l.path == file.path)
+        {
             last.governor = file.governor.clone();
             last.tape = Some(tape.clone());
         }
@@ -408,21 +430,16 @@ impl Strategy for Adaptive {
         if !is_plausible(access.range) {
             return;
         }
-        if access.write {
-            if self.options.release_written {
-                self.written.wrote(access.file, access.range, access.time);
-            }
-            return;
-        }
-        if self.options.release_written {
-            self.written.read(access.file, access.range);
-        }
         let Some(file) = self.files.get_mut(&access.file) else {
             return;
         };
+        if access.write {
+            return self.written.wrote(access.file, access.range, access.time);
+        }
+        self.written.read(access.file, access.range);
         let speed = self.speeds.entry(file.device.name.clone()).or_default();
         file.read(access, speed);
-        self.active.insert((access.file, access.process));
+        self.active.insert((access.file, access.by.process));
     }
 
     fn expected(&mut self, process: u32, expected: &[Expected]) {
@@ -443,14 +460,20 @@ impl Strategy for Adaptive {
         }
     }
 
+    fn memory(&mut self, memory: Memory, now: Nanos) {
+        self.memory_max = self.options.memory_max.min(memory.left / MEMORY_SHARE);
+        if memory.is_short {
+            self.written.release(now, &mut self.hints);
+        }
+    }
+
     fn plan(&mut self, now: Nanos, hints: &mut Vec<Hint>) {
         let unread = self.account().unread;
-        self.room = self.options.memory_max.saturating_sub(unread);
+        self.room = self.memory_max.saturating_sub(unread);
         for (file, process) in std::mem::take(&mut self.active) {
             self.plan_reader(file, process, now);
         }
         hints.append(&mut self.hints);
-        self.written.plan(now, hints);
     }
 }
 
@@ -469,6 +492,8 @@ fn reason(method: Method) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Mode;
+    use crate::plan::OpenNumber;
     use proptest::prelude::{Just, any, prop, prop_assert, prop_oneof, proptest};
     use proptest::strategy::Strategy as _;
 
@@ -481,6 +506,12 @@ mod tests {
         Arc::new(device)
     }
 
+    /// Open files are told apart by their process here.
+    fn holder(process: u32) -> Holder {
+        let open = OpenNumber(process.into());
+        Holder { process, open }
+    }
+
     fn open(
         strategy: &mut Adaptive,
         file: u32,
@@ -491,7 +522,7 @@ mod tests {
         let path = PathBuf::from(format!("/data/step_{file:03}.dat"));
         strategy.opened(&Opened {
             file: FileNumber(file),
-            process,
+            by: process.map(holder),
             path: &path,
             size,
             writes: false,
@@ -503,7 +534,7 @@ mod tests {
     fn read(file: u32, process: u32, start: u64, len: u64, time_us: u64, us: u64) -> Access {
         Access {
             file: FileNumber(file),
-            process,
+            by: holder(process),
             time: Nanos::from_micros(time_us),
             duration: Nanos::from_micros(us),
             range: Range::at(start, len),
@@ -545,24 +576,98 @@ mod tests {
         assert_eq!(loads.len(), hints.len());
     }
 
+    /// The modes that were asked for, and for which open file.
+    fn modes(hints: &[Hint]) -> Vec<(u64, Mode)> {
+        let modes = hints.iter().filter_map(|hint| match hint {
+            Hint::Mode { open, mode, .. } => Some((open.0, *mode)),
+            _ => None,
+        });
+        modes.collect()
+    }
+
     #[test]
-    fn writes_get_no_hints_unless_memory_is_short() {
-        for release_written in [false, true] {
-            let options = Options {
-                release_written,
-                ..Options::default()
-            };
-            let mut strategy = Adaptive::new(options, Tapes::default());
-            open(&mut strategy, 1, Some(0), 0, &device());
-            for i in 0..1000 {
-                let mut access = read(1, 0, i * 65536, 65536, i * 100, 50);
-                access.write = true;
-                strategy.accessed(&access);
-            }
-            let mut hints = Vec::new();
-            strategy.plan(Nanos::from_secs(100), &mut hints);
-            assert_eq!(hints.len(), usize::from(release_written));
+    fn who_reads_at_random_and_who_reads_on_have_a_mode_each() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let mut device = device();
+        // So far that nothing is left to be done for who reads on.
+        Arc::get_mut(&mut device).unwrap().read_ahead_kb = Some(1024);
+        (0..2).for_each(|process| open(&mut strategy, 1, Some(process), 1 << 40, &device));
+        let mut hints = Vec::new();
+        for i in 0..300 {
+            let (now, far) = (i * 20_000, (i * 7919 % 1009) << 24);
+            strategy.accessed(&read(1, 0, far, 4096, now, 5000));
+            strategy.accessed(&read(1, 1, i * 65536, 65536, now + 6000, 5000));
+            strategy.plan(Nanos::from_micros(now + 12_000), &mut hints);
         }
+        assert_eq!(modes(&hints), [(0, Mode::Random)]);
+        hints.clear();
+        // Opened once more, by the same process: another open file, which has no mode yet.
+        let again = OpenNumber(100);
+        strategy.opened(&Opened {
+            file: FileNumber(1),
+            by: Some(Holder {
+                process: 0,
+                open: again,
+            }),
+            path: Path::new("/data/step_001.dat"),
+            size: 1 << 40,
+            writes: false,
+            device: &device,
+            time: Nanos::ZERO,
+        });
+        strategy.accessed(&read(1, 0, 5 << 24, 4096, 7_000_000, 5000));
+        strategy.plan(Nanos::from_secs(8), &mut hints);
+        assert_eq!(modes(&hints), [(100, Mode::Random)]);
+    }
+
+    fn memory(left: u64, is_short: bool) -> Memory {
+        Memory { left, is_short }
+    }
+
+    #[test]
+    fn writes_get_no_hints_until_memory_is_short() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        open(&mut strategy, 1, Some(0), 0, &device());
+        for i in 0..1000 {
+            let mut access = read(1, 0, i * 65536, 65536, i * 100, 50);
+            access.write = true;
+            strategy.accessed(&access);
+        }
+        let mut hints = Vec::new();
+        for (seconds, is_short) in [(60, false), (100, true)] {
+            let now = Nanos::from_secs(seconds);
+            strategy.memory(memory(MIB, is_short), now);
+            strategy.plan(now, &mut hints);
+            assert_eq!(hints.len(), usize::from(is_short), "{hints:?}");
+        }
+    }
+
+    #[test]
+    fn as_memory_gets_less_so_does_what_may_be_loaded() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let now = Nanos::ZERO;
+        strategy.memory(memory(u64::MAX, false), now);
+        assert_eq!(strategy.memory_max, 128 * MIB);
+        strategy.memory(memory(8 * MIB, false), now);
+        assert_eq!(strategy.memory_max, MIB);
+        strategy.memory(memory(u64::MAX, false), now);
+        assert_eq!(strategy.memory_max, 128 * MIB);
+    }
+
+    #[test]
+    fn a_driver_of_many_short_processes_is_remembered() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let device = device();
+        for i in 0..2 * LAST_MAX as u32 {
+            // The driver came first, and opens a file for each hundred that it starts.
+            if i % 100 == 0 {
+                let is_known = strategy.last.contains_key(&0);
+                assert_eq!(is_known, i > 0, "before the {i}th");
+                open(&mut strategy, i, Some(0), 1000, &device);
+            }
+            open(&mut strategy, 10_000 + i, Some(1 + i), 1000, &device);
+        }
+        assert_eq!(strategy.last.len(), LAST_MAX);
     }
 
     #[test]
@@ -583,7 +688,7 @@ mod tests {
             open(&mut strategy, i, Some(i), 1000, &device);
             open(&mut strategy, i + 10_000, None, 1000, &device);
             strategy.accessed(&read(i, i, 0, 1000, u64::from(i), 1));
-            strategy.closed(FileNumber(i), i, Nanos::ZERO);
+            strategy.closed(FileNumber(i), holder(i), Nanos::ZERO);
         }
         assert!(
             strategy.files.len() <= AHEAD_FILES_MAX && strategy.numbers.len() <= AHEAD_FILES_MAX
@@ -597,9 +702,9 @@ mod tests {
         let device = device();
         (0..2).for_each(|_| open(&mut strategy, 1, Some(0), MIB, &device));
         strategy.accessed(&read(1, 0, 0, 65536, 0, 50));
-        strategy.closed(FileNumber(1), 0, Nanos::ZERO);
+        strategy.closed(FileNumber(1), holder(0), Nanos::ZERO);
         assert_eq!((strategy.files.len(), strategy.tapes.len()), (1, 0));
-        strategy.closed(FileNumber(1), 0, Nanos::ZERO);
+        strategy.closed(FileNumber(1), holder(0), Nanos::ZERO);
         assert_eq!((strategy.files.len(), strategy.tapes.len()), (0, 1));
     }
 
@@ -631,7 +736,7 @@ mod tests {
         #[test]
         fn whatever_happens_the_bounds_hold(calls in prop::collection::vec(call(), 1..400), stride in 0u64..MIB) {
             let memory_max = 4 * MIB;
-            let options = Options { memory_max, release_written: true };
+            let options = Options { memory_max };
             let mut strategy = Adaptive::new(options, Tapes::default());
             let device = device();
             let (mut hints, mut now) = (Vec::new(), 0);
@@ -639,7 +744,7 @@ mod tests {
                 now += 500;
                 match call {
                     Call::Open(f, p, size) => open(&mut strategy, f, p, size, &device),
-                    Call::Close(f, p) => strategy.closed(FileNumber(f), p, Nanos::from_micros(now)),
+                    Call::Close(f, p) => strategy.closed(FileNumber(f), holder(p), Nanos::from_micros(now)),
                     // Every other read moves on regularly, so that there is something to find.
                     Call::Read(f, p, _, l, us) if i % 2 == 0 => {
                         strategy.accessed(&read(f, p, i as u64 * stride, l.min(MIB), now, us));

@@ -14,22 +14,35 @@ const READ_AHEAD_RATIO: f64 = 4.0;
 /// Reads that cover more of their neighbourhood than this may profit from reading ahead.
 const DENSITY_MAX: f64 = 1.0 / 16.0;
 
-/// The change of mode that the last reads call for, if any.
-pub(super) fn mode(file: &mut File, number: FileNumber, process: u32) -> Option<Hint> {
-    let reader = file.readers.get(&process)?;
+/// The changes of mode that the last reads of a process call for: of its own open files, since others may read differently.
+pub(super) fn modes(file: &mut File, number: FileNumber, process: u32) -> Vec<Hint> {
+    let mode = file.readers.get(&process).map(|r| mode(file, r));
+    let (Some(mode), Some(reader)) = (mode, file.readers.get_mut(&process)) else {
+        return Vec::new();
+    };
+    reader.mode = mode;
+    let others = reader.opens.iter_mut().filter(|open| open.1 != mode);
+    let hints = others.map(|open| {
+        open.1 = mode;
+        Hint::Mode {
+            file: number,
+            open: open.0,
+            mode,
+            reason: Reason::Random,
+        }
+    });
+    hints.collect()
+}
+
+/// How the kernel should read ahead for a process from now on.
+fn mode(file: &File, reader: &Reader) -> Mode {
     let bare = is_bare(file, reader);
     let runs = 4 * reader.window.adjacent() >= reader.window.len();
-    let mode = match file.mode {
+    match reader.mode {
         Mode::Normal if bare || is_random(file, reader) => Mode::Random,
         Mode::Random if runs && !bare => Mode::Normal,
-        _ => return None,
-    };
-    file.mode = mode;
-    Some(Hint::Mode {
-        file: number,
-        mode,
-        reason: Reason::Random,
-    })
+        as_before => as_before,
+    }
 }
 
 fn is_bare(file: &File, reader: &Reader) -> bool {

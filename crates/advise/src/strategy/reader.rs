@@ -2,7 +2,8 @@
 
 use super::sieve::{Shape, Sieve, Window};
 use super::tape::{Cursor, Tape};
-use crate::plan::{Access, Expected};
+use crate::config::Mode;
+use crate::plan::{Access, Expected, OpenNumber};
 use presagio_core::{Nanos, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,8 +32,9 @@ pub(super) struct Reader {
     /// The reads on the tape up to this one were asked for.
     pub planned: usize,
     pub reads: u64,
-    /// How many times it has the file open.
-    pub opens: u32,
+    /// How the kernel should read ahead for it, and how it does for each time that it has the file open.
+    pub mode: Mode,
+    pub opens: Vec<(OpenNumber, Mode)>,
     last_end: Option<Nanos>,
     /// What a model expects, if there is no tape to follow.
     pub expected: Vec<Expected>,
@@ -52,12 +54,25 @@ impl Reader {
             recording: Tape::default(),
             planned,
             reads: 0,
-            opens: 1,
+            mode: Mode::Normal,
+            opens: Vec::new(),
             last_end: None,
             expected: Vec::new(),
             next: None,
             next_asked: false,
         }
+    }
+
+    /// It has opened the file, perhaps once more.
+    pub fn open(&mut self, number: OpenNumber) {
+        self.opens.push((number, Mode::Normal));
+    }
+
+    /// It has closed the file; whether that was the last time.
+    pub fn close(&mut self, number: OpenNumber) -> bool {
+        let at = self.opens.iter().position(|open| open.0 == number);
+        at.map(|at| self.opens.swap_remove(at));
+        self.opens.is_empty()
     }
 
     /// The tape that is followed.

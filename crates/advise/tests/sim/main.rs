@@ -249,7 +249,6 @@ fn the_same_run_gives_the_same_hints() {
 fn little_memory_is_respected() {
     let options = Options {
         memory_max: 2 * MIB,
-        ..Options::default()
     };
     let mut strategy = Adaptive::new(options, Tapes::default());
     let outcome = run(LOOP, &root(64, 9), Some(&mut strategy));

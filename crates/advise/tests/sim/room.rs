@@ -4,7 +4,9 @@
 
 use presagio_advise::config::Mode;
 use presagio_advise::hints::Device;
-use presagio_advise::plan::{Access, FileNumber, Hint, LoadDone, Opened, Reason, Strategy};
+use presagio_advise::plan::{
+    Access, FileNumber, Hint, Holder, LoadDone, OpenNumber, Opened, Reason, Strategy,
+};
 use presagio_core::{Nanos, Range};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -303,7 +305,7 @@ impl<'a> Room<'a> {
             let end = interrupted + self.cached[file].read(range, now, &mut self.queue);
             let access = Access {
                 file: FileNumber(file as u32),
-                process,
+                by: holder(process),
                 time: Nanos(now),
                 duration: Nanos(end - now),
                 range,
@@ -394,7 +396,8 @@ impl<'a> Room<'a> {
             }
             News::OpenedAhead(file) => strategy.opened(&self.opened(*file, None, now)),
             News::Closed(file, process) => {
-                strategy.closed(FileNumber(*file as u32), *process, Nanos(now));
+                let file = FileNumber(*file as u32);
+                strategy.closed(file, holder(*process), Nanos(now));
             }
             News::Read(access) => strategy.accessed(access),
             News::Loaded(done) => strategy.loaded(done),
@@ -405,7 +408,7 @@ impl<'a> Room<'a> {
         let (path, size) = &self.program.files[file];
         Opened {
             file: FileNumber(file as u32),
-            process,
+            by: process.map(holder),
             path,
             size: *size,
             writes: false,
@@ -452,4 +455,10 @@ fn device(disk: &Disk) -> Device {
     device.read_ahead_kb = Some((disk.read_ahead >> 10) as u32);
     device.max_sectors_kb = (!disk.blocking).then_some((disk.operation_max >> 10) as u32);
     device
+}
+
+/// Each process has one file open at a time.
+fn holder(process: u32) -> Holder {
+    let open = OpenNumber(process.into());
+    Holder { process, open }
 }
