@@ -47,6 +47,7 @@
  *         #foresight_trace = "FILE";             # a trace of requests that are expected again, see below
  *         foresight_request_us = 100;            # microseconds that the storage takes for any request,
  *         foresight_mb_per_s = 1000;             # and 10^6 bytes a second that it transfers
+ *         #foresight_profile = "FILE";           # or a profile of it, by "presagio profile -o FILE DIR"
  *     };
  *
  * A file without the group library_options, even an empty one, means the defaults; a line says so.
@@ -65,8 +66,8 @@
  * that repeats a step, mostly sends the same requests at the same times. Run it once with trace = true,
  * then with foresight_trace naming that file: when aIOLi, MLF, SJF or TO-agg are about to dispatch a
  * request to which, by the trace, others will soon be added, they wait for these, once, if the time lost
- * is less than what one larger access saves by foresight_request_us and foresight_mb_per_s (measure your
- * storage). The wait lasts until the last of them should have come, plus the tolerance below, and ends
+ * is less than what one larger access saves by foresight_request_us and foresight_mb_per_s, or by the
+ * times of foresight_profile (measure your storage with it). The wait lasts until the last of them should have come, plus the tolerance below, and ends
  * early when the last one comes. Others are served meanwhile. A request is recognised by file, type,
  * offset, length and, within a tolerance of 10 % or 1 ms, whichever is more, the time since the first
  * request to its file, so the trace may be of any run that began at another moment. Requests that are not

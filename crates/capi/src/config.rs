@@ -6,7 +6,9 @@
 //! AGIOS's defaults.
 
 use crate::libconfig::{self, Group, Placed, Position, Setting, SyntaxError, Value};
-use presagio_core::Nanos;
+use presagio_core::{Nanos, Op};
+use presagio_device::Profile;
+use presagio_device::profile::{Pattern, Test};
 use presagio_sched::{PolicyKind, ServiceTime, Settings};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,7 +27,7 @@ const GROUP: &str = "library_options";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// AGIOS's keys, then our own.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "trace",
     "trace_file_prefix",
     "trace_file_sufix",
@@ -49,6 +51,7 @@ const KEYS: [&str; 23] = [
     "foresight_trace",
     "foresight_request_us",
     "foresight_mb_per_s",
+    "foresight_profile",
 ];
 
 /// What a configuration says.
@@ -70,8 +73,26 @@ pub struct Config {
 pub struct Foresight {
     /// A trace of requests that are expected to come again.
     pub trace: Option<NamedFile>,
-    /// How long the storage takes for a request: waiting for more pays if that takes less.
+    /// How long the storage takes for a request: waiting for more pays if that takes less. Where a profile is named, that
+    /// counts instead.
     pub service_time: ServiceTime,
+    profile: Option<NamedFile>,
+}
+
+impl Foresight {
+    /// How long the storage takes for a request, as the profile of it says if there is one. The file is read here.
+    pub fn service_time(&self) -> Result<ServiceTime, ConfigError> {
+        match &self.profile {
+            None => Ok(self.service_time.clone()),
+            Some(file) => file.profile().map(|profile| measured(&profile)),
+        }
+    }
+}
+
+/// What requests take that have to seek, as those do that others come between.
+fn measured(profile: &Profile) -> ServiceTime {
+    let [reads, writes] = Op::ALL.map(|op| profile.corners(Test::of(op, Pattern::Random)));
+    ServiceTime::measured(&reads, &writes)
 }
 
 /// A trace to write: `prefix.N.suffix`, N being the first number that is not taken.
@@ -277,6 +298,7 @@ impl Keys<'_> {
                 Nanos::from_micros(per_request),
                 megabytes * 1_000_000,
             ),
+            profile: self.named_file("foresight_profile", "with the profile")?,
         })
     }
 
@@ -454,6 +476,21 @@ impl NamedFile {
         Ok(weights)
     }
 
+    /// The file as a profile of the storage, which `presagio profile -o` writes.
+    fn profile(&self) -> Result<Profile, ConfigError> {
+        let (path, text) = self.open(read_bounded)?;
+        let read = Profile::from_text(&String::from_utf8_lossy(&text));
+        read.map_err(|error| ConfigError::Key {
+            path: self.config.clone(),
+            at: self.at,
+            key: self.key.to_owned(),
+            reason: format!(
+                "{} is no profile: {error}; write it anew with presagio profile -o",
+                path.display()
+            ),
+        })
+    }
+
     /// What `open` makes of the file, and its path: relative to the current directory as in AGIOS, else
     /// beside the configuration.
     pub fn open<T>(
@@ -506,7 +543,6 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use presagio_core::Op;
     use proptest::prelude::*;
 
     const EVERYTHING: &[u8] = include_bytes!("../tests/conf/everything.conf");
@@ -683,6 +719,10 @@ mod tests {
                 "some.conf:3:24: foresight_request_us: -1 makes no sense",
             ),
             (
+                "foresight_profile = 5",
+                "some.conf:3:21: foresight_profile: expected a \"string\"",
+            ),
+            (
                 "foresight_mb_per_s = 0",
                 "some.conf:3:22: foresight_mb_per_s: 0 makes no sense",
             ),
@@ -767,9 +807,10 @@ mod tests {
         ];
         for text in examples() {
             let text = text.replace("#wfq_conf", "wfq_conf");
-            let text = text.replace("#foresight_trace", "foresight_trace");
+            let text = text.replace("#foresight_", "foresight_");
             let config = parse_example(&text);
             assert!(config.weights.is_some() && config.foresight.trace.is_some());
+            assert!(config.foresight.profile.is_some());
             assert_eq!(config.warnings, [""; 0]);
             let file = libconfig::parse(text.as_bytes()).unwrap();
             let Value::Group(group) = &file.get(GROUP).unwrap().value.value else {
@@ -804,6 +845,59 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    /// A profile of a disk that takes 10 ms to read anything and 20 ms to write it, as `presagio profile` would write it.
+    fn disk() -> String {
+        use presagio_device::profile::{About, Interval, Point};
+        let interval = Interval::new(8 << 10, 64 << 10, 8 << 10).unwrap();
+        let points = Test::ALL.map(|test| {
+            let ns = match test.op() {
+                Op::Read => 10e6,
+                Op::Write => 20e6,
+            };
+            let at = |size| Point {
+                size,
+                ns,
+                plus_minus_ns: 0.0,
+                runs: 6,
+                requests: 60,
+            };
+            interval.sizes().map(at).collect()
+        });
+        let profile = Profile::new(About::default(), vec![interval], points).unwrap();
+        profile.to_text()
+    }
+
+    #[test]
+    fn what_the_storage_takes_is_read_from_its_profile() {
+        let scratch = Scratch::new("profile");
+        let keys = "foresight_request_us = 5; foresight_profile = \"disk.json\"";
+        let conf = scratch.file("a.conf", &format!("library_options: {{ {keys} }}"));
+        scratch.file("disk.json", &disk());
+        let foresight = Config::load(Some(&conf)).unwrap().foresight;
+        let time = foresight.service_time().unwrap();
+        assert_eq!(time.of(Op::Read, 8 << 10), Nanos::from_millis(10));
+        assert_eq!(time.of(Op::Write, 64 << 10), Nanos::from_millis(20));
+    }
+
+    #[test]
+    fn a_profile_that_is_missing_or_is_none_is_an_error_that_names_it() {
+        let scratch = Scratch::new("profile-wrong");
+        let text = "library_options: { foresight_profile = \"disk.json\" }";
+        let conf = scratch.file("a.conf", text);
+        let error = || {
+            let foresight = Config::load(Some(&conf)).unwrap().foresight;
+            foresight.service_time().unwrap_err().to_string()
+        };
+        let missing = error();
+        assert!(
+            missing.contains("a.conf:1:40: foresight_profile: cannot read disk.json"),
+            "{missing}"
+        );
+        scratch.file("disk.json", "{}");
+        let wrong = error();
+        assert!(wrong.contains("disk.json is no profile: "), "{wrong}");
     }
 
     #[test]

@@ -251,7 +251,7 @@ fn open_trace(config: &Config, names: &Arc<Names>) -> Answer<Option<SharedTrace>
 /// Tells the engine what the configuration knows of the future.
 fn foresee_trace(config: &Config, names: &Names, engine: &Engine) -> Answer<()> {
     let future = &config.foresight;
-    engine.set_service_time(future.service_time.clone());
+    engine.set_service_time(future.service_time().map_err(Fault::from)?);
     let Some(file) = &future.trace else {
         return Ok(());
     };

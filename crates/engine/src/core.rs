@@ -2,6 +2,7 @@
 //!
 //! Nothing here waits, wakes or calls a service; `engine`, `serve` and `pull` do that around it.
 
+use crate::busy::Busy;
 use crate::config::EngineConfig;
 use crate::directory::{Directory, Key};
 use crate::engine::Recorder;
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     /// One of the takers spins towards a deadline (pull mode); more than one would be a waste.
     pub(crate) spinning: bool,
     pub(crate) closed: bool,
+    busy: Busy,
     directory: Option<Directory>,
     in_flight_max: Option<usize>,
     queue_max: Option<usize>,
@@ -49,6 +51,7 @@ impl Core {
             takers: 0,
             spinning: false,
             closed: false,
+            busy: Busy::default(),
             directory: config.by_range.then(Directory::default),
             in_flight_max: config.in_flight_max,
             queue_max: config.queue_max,
@@ -84,6 +87,7 @@ impl Core {
         let arrival = self.advance(now);
         let request = Request { arrival, ..request };
         let ticket = self.scheduler.submit(request, arrival)?;
+        self.busy.begins(arrival);
         if let Some(directory) = &mut self.directory {
             directory.arrived(&request, ticket);
         }
@@ -147,6 +151,7 @@ impl Core {
     pub(crate) fn finish(&mut self, ticket: Ticket, now: Nanos) -> bool {
         let now = self.advance(now);
         let finished = self.scheduler.finish(ticket, now);
+        self.left(now);
         if let (true, Some(directory)) = (finished, &mut self.directory) {
             directory.finished(ticket);
         }
@@ -159,13 +164,16 @@ impl Core {
         let Some(directory) = &mut self.directory else {
             return false;
         };
-        directory.finish(key, |ticket| self.scheduler.finish(ticket, now))
+        let finished = directory.finish(key, |ticket| self.scheduler.finish(ticket, now));
+        self.left(now);
+        finished
     }
 
     /// A queued request is taken back.
     pub(crate) fn cancel(&mut self, ticket: Ticket, now: Nanos) -> Option<Request> {
         let now = self.advance(now);
         let request = self.scheduler.cancel(ticket, now)?;
+        self.left(now);
         if let Some(directory) = &mut self.directory {
             directory.cancelled(&request, ticket);
         }
@@ -176,7 +184,23 @@ impl Core {
     pub(crate) fn cancel_key(&mut self, key: Key, now: Nanos) -> Option<Request> {
         let now = self.advance(now);
         let directory = self.directory.as_mut()?;
-        directory.cancel(key, |ticket| self.scheduler.cancel(ticket, now))
+        let request = directory.cancel(key, |ticket| self.scheduler.cancel(ticket, now));
+        self.left(now);
+        request
+    }
+
+    /// A request left: perhaps it was the last.
+    #[inline]
+    fn left(&mut self, now: Nanos) {
+        if self.scheduler.queued() == 0 && self.scheduler.in_flight() == 0 {
+            self.busy.ends(now);
+        }
+    }
+
+    /// For how long something was queued or in service, up to now.
+    pub(crate) fn busy(&mut self, now: Nanos) -> Nanos {
+        let now = self.advance(now);
+        self.busy.total(now)
     }
 
     /// Changes the scheduler's settings. What was left in the inbox was checked against the old number of

@@ -24,6 +24,26 @@ pub trait Service: Send + Sync {
     fn dispatch(&self, engine: &Engine, batch: Batch);
 }
 
+/// What an engine has done: the more in the same time, the better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// For how long something was queued or in service.
+    pub busy: Nanos,
+    /// Bytes of the reads and of the writes that are finished.
+    pub bytes: [u64; 2],
+}
+
+impl Done {
+    /// What was done since `earlier`.
+    pub fn since(self, earlier: Done) -> Done {
+        let bytes = [0, 1].map(|op| self.bytes[op].saturating_sub(earlier.bytes[op]));
+        Done {
+            busy: self.busy.since(earlier.busy),
+            bytes,
+        }
+    }
+}
+
 /// What wants to know of each request that arrives (a trace).
 pub trait Recorder: Send {
     /// `request` was accepted, at `request.arrival`. Called in order of arrival, under the engine's lock:
@@ -280,9 +300,19 @@ impl Engine {
         self.lock().scheduler.forget_predictions();
     }
 
+    /// Forgets all that sources have announced, and not what was predicted.
+    pub fn forget_announced(&self) {
+        self.lock().scheduler.forget_announced();
+    }
+
     /// Tells the scheduler how long the storage takes, on which the worth of waiting depends.
     pub fn set_service_time(&self, service_time: ServiceTime) {
         self.lock().scheduler.set_service_time(service_time);
+    }
+
+    /// How long the storage takes for one request of `bytes`, as foresight sees it now.
+    pub fn service_time(&self, op: Op, bytes: u64) -> Nanos {
+        self.lock().scheduler.service_time(op, bytes)
     }
 
     /// From the next arrival on, `recorder` is told of each; `None` stops that. Gives back the recorder that
@@ -307,6 +337,17 @@ impl Engine {
     /// Requests that were dispatched and not finished.
     pub fn in_flight(&self) -> usize {
         self.lock().scheduler.in_flight()
+    }
+
+    /// What was done since the engine started, and in which time.
+    pub fn done(&self) -> Done {
+        let now = self.now();
+        let mut core = self.lock();
+        self.absorb(&mut core);
+        Done {
+            busy: core.busy(now),
+            bytes: core.scheduler.served(),
+        }
     }
 
     /// Time since the engine started: the clock of every `arrival`.

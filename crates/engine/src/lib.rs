@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod busy;
 mod config;
 mod core;
 mod directory;
@@ -33,7 +34,7 @@ mod serve;
 mod sync;
 
 pub use config::{DispatchBy, EngineConfig, EngineError, SubmitError, WhenFull};
-pub use engine::{Engine, Recorder, Service};
+pub use engine::{Done, Engine, Recorder, Service};
 
 /// The examples of the README and of the guide are compiled and run as tests.
 #[cfg(doctest)]

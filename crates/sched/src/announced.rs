@@ -413,10 +413,15 @@ pub(crate) struct Measured {
     time: f64,
     bytes_bytes: f64,
     bytes_time: f64,
+    time_time: f64,
 }
 
 /// What each new batch leaves of the weight of the others: about the last hundred count.
 const FADES: f64 = 0.99;
+/// What so few batches of another size say is half as sure.
+const FEW: f64 = 4.0;
+/// How many standard errors below what was found is sure.
+const SURE: f64 = 2.0;
 /// From so many on there is something to say.
 const MEASURED_MIN: f64 = 8.0;
 
@@ -430,25 +435,39 @@ impl Measured {
             (&mut self.time, time),
             (&mut self.bytes_bytes, bytes * bytes),
             (&mut self.bytes_time, bytes * time),
+            (&mut self.time_time, time * time),
         ] {
             *sum = *sum * FADES + value;
         }
     }
 
-    /// What a batch of so many bytes takes, in nanoseconds, if enough were seen. While all are of one size the time is
-    /// taken to be the same for any: whoever then tries larger ones finds out.
+    /// What a batch of so many bytes takes, in nanoseconds, if enough were seen.
     pub(crate) fn time(&self, bytes: u64) -> Option<f64> {
         if self.weight < MEASURED_MIN {
             return None;
         }
         let (mean_bytes, mean_time) = (self.bytes / self.weight, self.time / self.weight);
-        let spread = self.bytes_bytes / self.weight - mean_bytes * mean_bytes;
-        let together = self.bytes_time / self.weight - mean_bytes * mean_time;
-        let slope = match spread > mean_bytes * mean_bytes * 1e-3 {
-            true => (together / spread).clamp(0.0, mean_time / mean_bytes.max(1.0)),
-            false => 0.0,
-        };
+        let slope = self.slope(mean_bytes, mean_time);
         Some(mean_time + slope * (bytes as f64 - mean_bytes))
+    }
+
+    /// What a byte adds, as far as that is sure. While all batches are of one size it is nothing, and while few were larger
+    /// it is what those cost beyond all chance: a disk takes 0 to 8 ms for the same request, and two large batches that it had
+    /// to turn for would else say that size is all that costs. Then no larger batch would be tried, and nobody would find out.
+    fn slope(&self, mean_bytes: f64, mean_time: f64) -> f64 {
+        let spread = self.bytes_bytes / self.weight - mean_bytes * mean_bytes;
+        if spread <= mean_bytes * mean_bytes * 1e-3 {
+            return 0.0;
+        }
+        let together = self.bytes_time / self.weight - mean_bytes * mean_time;
+        let slope = together / spread;
+        let variance = self.time_time / self.weight - mean_time * mean_time;
+        let unexplained = (variance - slope * together).max(0.0);
+        let error = (unexplained / (spread * self.weight)).sqrt();
+        // Counted as batches that are twice as large as the mean: few of them may all have been unlucky.
+        let others = spread * self.weight / (mean_bytes * mean_bytes);
+        let sure = SURE * (1.0 + FEW / others);
+        (slope - sure * error).clamp(0.0, mean_time / mean_bytes.max(1.0))
     }
 }
 
@@ -681,6 +700,22 @@ mod tests {
             (chains.items, chains.starts.len(), chains.chains.len()),
             (0, 0, 0)
         );
+    }
+
+    /// A disk of 1 to 9 ms, and a machine that was busy when the first large batch was served.
+    #[test]
+    fn one_large_batch_that_took_long_does_not_mean_that_size_is_all_that_costs() {
+        let mut measured = Measured::default();
+        for turn in 0..64 {
+            measured.add(BLOCK, US(1000 + turn * 37 % 64 * 125));
+        }
+        measured.add(2 * BLOCK, MS(30));
+        let [one, two] = [BLOCK, 2 * BLOCK].map(|bytes| measured.time(bytes).unwrap());
+        assert!(two < 1.5 * one, "{one} and {two}");
+        // Many of them do.
+        (0..64).for_each(|_| measured.add(2 * BLOCK, MS(30)));
+        let [one, two] = [BLOCK, 2 * BLOCK].map(|bytes| measured.time(bytes).unwrap());
+        assert!(two > 1.9 * one, "{one} and {two}");
     }
 
     #[test]

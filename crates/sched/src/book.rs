@@ -171,6 +171,8 @@ const FILES_KEPT: u32 = 1 << 16;
 pub(crate) struct Book {
     pub entries: Arena<Entry, 512>,
     pub foresight: Foresight,
+    /// Requests that were dispatched and are not finished.
+    pub in_flight: usize,
     next_seq: u64,
     files: Arena<File, 256>,
     numbers: IdHashMap<FileId, u32>,

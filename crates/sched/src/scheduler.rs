@@ -66,7 +66,8 @@ pub struct Scheduler {
     batches: Arena<InFlight, 512>,
     counters: Counters,
     queued: usize,
-    in_flight: usize,
+    /// Bytes of finished reads and writes.
+    served: [u64; 2],
     /// Reused between calls.
     chosen: Vec<Slot>,
     freed: Vec<Slot>,
@@ -121,7 +122,7 @@ impl Scheduler {
             batches: Arena::default(),
             counters: Counters::default(),
             queued: 0,
-            in_flight: 0,
+            served: [0; 2],
             chosen: Vec::new(),
             freed: Vec::new(),
             settings,
@@ -249,7 +250,9 @@ impl Scheduler {
         }
         let (cell, at) = self.cell_of(slot, kind);
         cell.finished(at, now.since(since));
-        self.in_flight -= 1;
+        self.book.in_flight -= 1;
+        let served = &mut self.served[op.index()];
+        *served = served.saturating_add(self.book.entries[slot].request.range.len());
         self.leave(slot, now);
         true
     }
@@ -307,12 +310,17 @@ impl Scheduler {
     /// Requests that take up room: those that are queued, and cancelled ones that the guard needs until those
     /// are finished which they overlapped. What bounds memory bounds this.
     pub fn occupied(&self) -> usize {
-        self.book.entries.live() - self.in_flight
+        self.book.entries.live() - self.book.in_flight
     }
 
     /// Requests that were dispatched and are not finished.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.book.in_flight
+    }
+
+    /// Bytes of the reads and of the writes that are finished.
+    pub fn served(&self) -> [u64; 2] {
+        self.served
     }
 
     /// What was seen and done, readable from any thread at any time.
@@ -350,9 +358,20 @@ impl Scheduler {
         self.book.foresight.clear();
     }
 
+    /// Forgets all that sources have announced, and not what was predicted.
+    pub fn forget_announced(&mut self) {
+        self.book.foresight.forget_announced();
+    }
+
     /// Sets how long the storage takes for a request, on which the worth of waiting depends.
     pub fn set_service_time(&mut self, service_time: ServiceTime) {
         self.book.foresight.set_service_time(service_time);
+    }
+
+    /// How long the storage takes for one request of `bytes`, as foresight sees it now: as was said, or measured, or
+    /// supposed.
+    pub fn service_time(&self, op: Op, bytes: u64) -> Nanos {
+        self.book.foresight.service_time(op, bytes)
     }
 
     #[cfg(test)]
@@ -485,7 +504,7 @@ impl Scheduler {
             .collect();
         let parts = Batch { parts };
         self.queued -= requests;
-        self.in_flight += requests;
+        self.book.in_flight += requests;
         let bytes = parts.range().len();
         self.batches[batch].bytes = bytes;
         let (cell, at) = self.cell_of(chosen[0], kind);

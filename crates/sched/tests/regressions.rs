@@ -169,6 +169,32 @@ fn forgotten_predictions_are_not_confused_with_new_ones() {
     assert!(matches!(next, Next::Dispatch(_)), "{next:?}");
 }
 
+/// What is waited for may be forgotten meanwhile: the end of the wait found no forecast, and panicked.
+#[test]
+fn predictions_may_be_forgotten_while_they_are_waited_for() {
+    let mut waited = false;
+    for after in [1_000, 20_000, 100_000] {
+        let mut scheduler = Scheduler::new(Settings::new(PolicyKind::ToAgg)).unwrap();
+        for block in 0..8 {
+            scheduler.foresee(Predicted {
+                file: FileId(1),
+                op: Op::Write,
+                range: Range::at(block * 4096, 4096),
+                after: Nanos(block * after),
+            });
+        }
+        scheduler.submit(write(1, 0, 4096), Nanos(0)).unwrap();
+        let next = scheduler.next(Nanos(1));
+        waited |= matches!(next, Next::WaitUntil(_));
+        scheduler.forget_predictions();
+        let end = Nanos::from_secs(10);
+        if !matches!(next, Next::Dispatch(_)) {
+            assert!(matches!(scheduler.next(end), Next::Dispatch(_)));
+        }
+    }
+    assert!(waited, "nothing was waited for");
+}
+
 /// TWINS and WFQ keep something for each queue up to the highest used: four billion queues were accepted, and
 /// the first request of the last took 34 GB.
 #[test]

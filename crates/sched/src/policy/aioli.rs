@@ -148,17 +148,22 @@ impl Policy for Aioli {
         while let Some(home) = self.queues.waits.next_over(book, now) {
             self.place(home);
         }
-        while let Some(home) = self.select() {
-            if self.queues.suspects_more(home, now)
-                || self.queues.foresees_more(book, home, now, out)
-            {
-                self.place(home);
-                continue;
+        loop {
+            while let Some(home) = self.select() {
+                if self.queues.suspects_more(home, now)
+                    || self.queues.foresees_more(book, home, now, out)
+                {
+                    self.place(home);
+                    continue;
+                }
+                self.serve(book, home, out);
+                return Choice::Dispatch;
             }
-            self.serve(book, home, out);
-            return Choice::Dispatch;
+            match self.queues.waits.next_idle_over(book, now) {
+                Some(home) => self.place(home),
+                None => return self.queues.waits.choice(book),
+            }
         }
-        self.queues.waits.choice()
     }
 
     fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {

@@ -48,20 +48,25 @@ impl Policy for Mlf {
         while let Some(home) = self.queues.waits.next_over(book, now) {
             self.place(home);
         }
-        while let Some(home) = self.turns.advance() {
-            if self.queues.suspects_more(home, now)
-                || self.queues.foresees_more(book, home, now, out)
-            {
+        loop {
+            while let Some(home) = self.turns.advance() {
+                if self.queues.suspects_more(home, now)
+                    || self.queues.foresees_more(book, home, now, out)
+                {
+                    self.place(home);
+                    continue;
+                }
+                let visit = self.turns.last_visit(home);
+                let given = self.queues.dispatch(book, home, visit, out);
+                self.queues.adapt(home, given.bytes, visit);
                 self.place(home);
-                continue;
+                return Choice::Dispatch;
             }
-            let visit = self.turns.last_visit(home);
-            let given = self.queues.dispatch(book, home, visit, out);
-            self.queues.adapt(home, given.bytes, visit);
-            self.place(home);
-            return Choice::Dispatch;
+            match self.queues.waits.next_idle_over(book, now) {
+                Some(home) => self.place(home),
+                None => return self.queues.waits.choice(book),
+            }
         }
-        self.queues.waits.choice()
     }
 
     fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {

@@ -85,25 +85,30 @@ impl Policy for Sjf {
         while let Some(home) = self.waits.next_over(book, now) {
             self.place(home);
         }
-        while let Some((bytes, home)) = self.shortest.peek() {
-            if bytes < self.key(home) {
-                self.place(home);
-                continue;
+        loop {
+            while let Some((bytes, home)) = self.shortest.peek() {
+                if bytes < self.key(home) {
+                    self.place(home);
+                    continue;
+                }
+                let first = self
+                    .offsets
+                    .first(book, home)
+                    .expect("a queue in the heap has requests");
+                self.offsets
+                    .run_from(book, home, first, self.limits, |_| true, out);
+                if !self.waits.foreseen(book, home, out, now) {
+                    self.remove_all(book, out);
+                    return Choice::Dispatch;
+                }
+                out.clear();
+                self.shortest.remove(home);
             }
-            let first = self
-                .offsets
-                .first(book, home)
-                .expect("a queue in the heap has requests");
-            self.offsets
-                .run_from(book, home, first, self.limits, |_| true, out);
-            if !self.waits.foreseen(book, home, out, now) {
-                self.remove_all(book, out);
-                return Choice::Dispatch;
+            match self.waits.next_idle_over(book, now) {
+                Some(home) => self.place(home),
+                None => return self.waits.choice(book),
             }
-            out.clear();
-            self.shortest.remove(home);
         }
-        self.waits.choice()
     }
 
     fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {

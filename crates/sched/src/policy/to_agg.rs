@@ -85,19 +85,24 @@ impl Policy for ToAgg {
         while let Some(home) = self.waits.next_over(book, now) {
             self.place(book, home);
         }
-        while let Some((_, home)) = self.oldest.peek() {
-            let head = self.arrivals[home].head();
-            let head = head.expect("a queue in the heap has requests");
-            self.offsets
-                .run_around(book, home, head, self.limits, |_| true, out);
-            if !self.waits.foreseen(book, home, out, now) {
-                self.remove_all(book, out);
-                return Choice::Dispatch;
+        loop {
+            while let Some((_, home)) = self.oldest.peek() {
+                let head = self.arrivals[home].head();
+                let head = head.expect("a queue in the heap has requests");
+                self.offsets
+                    .run_around(book, home, head, self.limits, |_| true, out);
+                if !self.waits.foreseen(book, home, out, now) {
+                    self.remove_all(book, out);
+                    return Choice::Dispatch;
+                }
+                out.clear();
+                self.oldest.remove(home);
             }
-            out.clear();
-            self.oldest.remove(home);
+            match self.waits.next_idle_over(book, now) {
+                Some(home) => self.place(book, home),
+                None => return self.waits.choice(book),
+            }
         }
-        self.waits.choice()
     }
 
     fn take(&mut self, book: &mut Book, slot: Slot, _now: Nanos, out: &mut Vec<Slot>) {

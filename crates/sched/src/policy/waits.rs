@@ -16,6 +16,8 @@ use presagio_core::{IdHashMap, Nanos};
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     until: KeyedHeap<Nanos>,
+    /// When those stop that foresight holds back, if there is nothing else to serve.
+    idle_until: KeyedHeap<Nanos>,
     /// Those that wait because of foresight.
     expecting: IdHashMap<u32, Expecting>,
 }
@@ -62,6 +64,7 @@ impl Waits {
             *mark = waited(*mark);
         }
         self.until.set(queue, expected.until);
+        self.idle_until.set(queue, expected.idle_until);
         let expecting = Expecting {
             wanted: expected.wanted,
             missing: expected.missing,
@@ -111,15 +114,27 @@ impl Waits {
         Some(queue)
     }
 
+    /// Where there is nothing else to serve: a queue for which waiting does not pay any more, if there is one.
+    pub(crate) fn next_idle_over(&mut self, book: &mut Book, now: Nanos) -> Option<u32> {
+        let (moment, queue) = self.idle_until.peek()?;
+        if book.in_flight > 0 || moment > now {
+            return None;
+        }
+        self.finish(book, queue, now);
+        Some(queue)
+    }
+
     /// Ends a wait early, without a lesson.
     pub(crate) fn end(&mut self, queue: u32) {
         self.until.remove(queue);
+        self.idle_until.remove(queue);
         self.expecting.remove(&queue);
     }
 
     /// What a policy says that has nothing to dispatch but what waits here.
-    pub(crate) fn choice(&self) -> Choice {
-        match self.until.peek() {
+    pub(crate) fn choice(&self, book: &Book) -> Choice {
+        let idle = self.idle_until.peek().filter(|_| book.in_flight == 0);
+        match self.until.peek().into_iter().chain(idle).min() {
             Some((moment, _)) => Choice::WaitUntil(moment),
             None => Choice::Idle,
         }
@@ -128,12 +143,16 @@ impl Waits {
     /// Ends a wait and tells foresight how much of it was overlapped with serving others.
     fn finish(&mut self, book: &mut Book, queue: u32, now: Nanos) {
         self.until.remove(queue);
+        self.idle_until.remove(queue);
         if let Some(expecting) = self.expecting.remove(&queue) {
-            book.foresight
-                .learn(now.since(expecting.since), expecting.served_before);
-            if expecting.missing > 0 {
-                book.foresight.disappointed(expecting.wanted);
-            }
+            let Expecting {
+                wanted,
+                missing,
+                since,
+                served_before,
+            } = expecting;
+            book.foresight.learn(now.since(since), served_before);
+            book.foresight.waited_for(wanted, missing);
         }
     }
 }
