@@ -274,7 +274,12 @@ impl Open {
         let is_append = self.flags & libc::O_APPEND != 0;
         match is_append == append {
             true => self.file(),
-            false => self.once(&self.other, self.flags ^ libc::O_APPEND),
+            false => {
+                // Locks are taken through the first: whoever writes through the other must have them.
+                let first = self.file()?;
+                let flags = self.flags ^ libc::O_APPEND;
+                self.once_then(&self.other, flags, |file| file.under_locks_of(first))
+            }
         }
     }
 
@@ -302,11 +307,20 @@ impl Open {
     }
 
     fn once<'a>(&'a self, place: &'a OnceLock<File>, flags: c_int) -> Result<&'a File, Errno> {
-        if self.lost_lock.load(Relaxed) {
+        self.once_then(place, flags, |file| file)
+    }
+
+    fn once_then<'a>(
+        &'a self,
+        place: &'a OnceLock<File>,
+        flags: c_int,
+        then: impl FnOnce(File) -> File,
+    ) -> Result<&'a File, Errno> {
+        if self.has_lost_lock() {
             return Err(Errno::IO);
         }
         if place.get().is_none() {
-            let file = self.reopen(flags)?;
+            let file = then(self.reopen(flags)?);
             let _ = place.set(file);
         }
         place.get().ok_or(Errno::IO)

@@ -7,6 +7,7 @@ pub const THREADS: bool = true;
 
 use common::{Mount, Server, against, pattern, shell};
 use presagio_forward::mount::{self, Freshness};
+use presagio_ninep::OpenFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -83,6 +84,51 @@ fn dd_cp_and_tar_copy_trees_that_do_not_differ() {
             &[mount.path()],
         );
     });
+}
+
+/// The largest appends that are promised to be in one piece, and one byte less. Of a program's megabyte that does not begin at the
+/// border of a page, FUSE makes two requests.
+#[test]
+fn appends_of_a_megabyte_are_in_one_piece() {
+    const WRITERS: u8 = 4;
+    const RECORDS: usize = 6;
+    let server = Server::start();
+    let (mount, remote) = (Mount::of(&server), server.remote());
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    fs::write(mount.join("log"), "").unwrap();
+    let most = |writer: u8| match writer % 2 {
+        0 => 1 << 20,
+        _ => (1 << 20) - 4096,
+    };
+    let length = |writer: u8, record: usize| most(writer) - record % 2;
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (mount, root) = (&mount, &root);
+            scope.spawn(move || {
+                let flags = OpenFlags::WRONLY | OpenFlags::APPEND;
+                let straight = root.walk("log").unwrap().open(flags).unwrap();
+                let mut options = OpenOptions::new();
+                let mut through = options.append(true).open(mount.join("log")).unwrap();
+                for record in 0..RECORDS {
+                    let bytes = vec![writer; length(writer, record)];
+                    match writer % 2 {
+                        0 => assert_eq!(straight.append(&bytes).unwrap(), bytes.len()),
+                        _ => assert_eq!(through.write(&bytes).unwrap(), bytes.len()),
+                    }
+                }
+            });
+        }
+    });
+    let all = fs::read(server.export().join("log")).unwrap();
+    let (mut at, mut seen) = (0, [0; WRITERS as usize]);
+    while at < all.len() {
+        let writer = all[at];
+        let record = &mut seen[usize::from(writer)];
+        let end = at + length(writer, *record);
+        assert!(all[at..end].iter().all(|byte| *byte == writer), "at {at}");
+        (at, *record) = (end, *record + 1);
+    }
+    assert_eq!(seen, [RECORDS; WRITERS as usize]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What can be set about a node.
 
+use crate::adaptive::AdaptiveConfig;
 use crate::auto::AutoConfig;
+use presagio_door::TcpProof;
 use presagio_ninep::MSIZE_MAX;
 use presagio_sched::{PolicyKind, Settings};
 use std::path::PathBuf;
@@ -19,6 +21,8 @@ pub struct Config {
     pub settings: Settings,
     /// Whether the policy is chosen while the node runs, and how. It begins with that of `settings`.
     pub auto: Option<AutoConfig>,
+    /// Whether policy and window are learned while the node runs, and how.
+    pub adaptive: Option<AdaptiveConfig>,
     /// Requests that the storage may have at a time; the others wait in the scheduler.
     pub depth: Option<usize>,
     /// Loops that serve connections: one for each core, at most.
@@ -61,32 +65,6 @@ pub struct Config {
     pub tcp: TcpProof,
 }
 
-/// How those who come over TCP prove who they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum TcpProof {
-    /// They need not: the kernel knows those of this machine, and others are believed or do not come.
-    #[default]
-    Kernel,
-    /// By a MUNGE credential, which they write before they attach, as diod's clients do.
-    Munge {
-        /// Where munged listens, if not at the usual place.
-        socket: Option<PathBuf>,
-    },
-    /// By a certificate, over TLS 1.3.
-    Tls(TlsFiles),
-}
-
-/// What TLS needs, as PEM files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The node's certificate, and what leads from it to an authority that clients know.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// The authority that signs the certificates of clients.
-    pub client_ca: PathBuf,
-}
-
 impl Config {
     /// Exports `export` with the defaults.
     pub fn new(export: impl Into<PathBuf>) -> Config {
@@ -100,6 +78,7 @@ impl Config {
             read_only: false,
             settings: Settings::new(PolicyKind::ToAgg),
             auto: None,
+            adaptive: None,
             depth: None,
             loops: cores.min(64),
             ring: true,

@@ -4,23 +4,26 @@
 //! |---|---|
 //! | `GET /metrics` | all figures, for Prometheus |
 //! | `GET /status` | the main ones, as JSON |
-//! | `POST /policy?name=SJF` | requests that come from now on are scheduled so; `auto` if the node was started with that |
+//! | `POST /policy?name=SJF` | requests that come from now on are scheduled so (`TWINS:0.5ms` with that window); `auto` or `adaptive` if the node was started with that |
 //! | `POST /record?file=PATH`, `DELETE /record` | begins and ends a trace |
 //! | `POST /foresight?file=TRACE`, `DELETE /foresight` | what came then is expected again; forgets it |
+//! | `POST /foresight?clients=off`, `=on` | what clients foretell is not heard any more; is heard again |
 //!
 //! What changes something is answered on Unix sockets only, which the file system protects.
 
 use crate::accounts::Limited;
+use crate::adaptive::Adaptive;
 use crate::auto::Auto;
 use crate::metrics::prometheus;
 use crate::net::Address;
 use crate::node::Shared;
 use presagio_core::Op;
-use presagio_sched::PolicyKind;
+use presagio_tune::Arm;
 use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use tiny_http::{Header, Method, Request, Response, Server};
 
@@ -121,14 +124,27 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
                 *auto.is_on() = true;
                 return Ok("the policy is chosen by what arrives".to_owned());
             }
-            let policy: PolicyKind = name.parse().map_err(|error| text(&error))?;
-            let mut is_on = node.auto.as_ref().map(Auto::is_on);
-            if let Some(is_on) = &mut is_on {
+            if name.eq_ignore_ascii_case("adaptive") {
+                let adaptive = node.adaptive.as_ref();
+                let adaptive = adaptive.ok_or("the node was not started with --policy adaptive")?;
+                *adaptive.is_on() = true;
+                return Ok("policy and window are learned from what comes of them".to_owned());
+            }
+            let arm: Arm = name.parse().map_err(|error| text(&error))?;
+            let mut auto = node.auto.as_ref().map(Auto::is_on);
+            let mut adaptive = node.adaptive.as_ref().map(Adaptive::is_on);
+            for is_on in [&mut auto, &mut adaptive].into_iter().flatten() {
                 **is_on = false;
             }
-            node.set_policy(policy).map_err(|error| text(&error))?;
+            // A window that was not named stays.
+            let set = match name.contains(':') {
+                true => node.set_arm(arm),
+                false => node.set_policy(arm.policy),
+            };
+            set.map_err(|error| text(&error))?;
             Ok(format!(
-                "requests that come from now on are scheduled by {policy}"
+                "requests that come from now on are scheduled by {}",
+                node.arm()
             ))
         }
         (Method::Post, "/record") => {
@@ -148,6 +164,19 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
             Ok(None) => Err("nothing is being recorded".to_owned()),
             Err(error) => Err(text(&error)),
         },
+        (Method::Post, "/foresight") if parameter(query, "clients").is_some() => {
+            let hear = match said("clients")?.as_str() {
+                "on" => true,
+                "off" => false,
+                other => return Err(format!("clients={other}: on and off mean something")),
+            };
+            node.hear_clients(hear);
+            Ok(match hear {
+                true => "what clients foretell is heard",
+                false => "what clients foretell is not heard any more",
+            }
+            .to_owned())
+        }
         (Method::Post, "/foresight") => {
             let file = said("file")?;
             node.act_as_node().map_err(|error| text(&error))?;
@@ -223,7 +252,9 @@ pub fn status(node: &Shared) -> Value {
         "node": node.config.name,
         "export": node.config.export,
         "policy": node.policy().to_string(),
+        "window_us": node.arm().window.map(|window| window.0 as f64 / 1e3),
         "auto": node.auto.as_ref().map(Auto::status),
+        "adaptive": node.adaptive.as_ref().map(Adaptive::status),
         "connections": node.connections(),
         "open_files": node.files.len(),
         "locks": node.locks.len(),
@@ -232,15 +263,25 @@ pub fn status(node: &Shared) -> Value {
         "memory_bytes": node.data.buffers.in_use(),
         "recording": node.data.recording.path(),
         "foresight": {
+            "hears_clients": node.hears_clients.load(Ordering::Relaxed),
             "announced": foretold.announced,
             "came": foretold.came,
             "waits": foretold.waits,
             "in_vain": foretold.in_vain,
+            "request_64kib_us": {
+                "read": request_us(node, Op::Read),
+                "write": request_us(node, Op::Write),
+            },
         },
         "operations": operations.into_iter().collect::<serde_json::Map<_, _>>(),
         "users": users.collect::<serde_json::Map<_, _>>(),
         "jobs": jobs.collect::<serde_json::Map<_, _>>(),
     })
+}
+
+/// What foresight takes the storage to need for a request of 64 KiB, in microseconds.
+fn request_us(node: &Shared, op: Op) -> f64 {
+    node.data.engine().service_time(op, 64 << 10).0 as f64 / 1e3
 }
 
 #[cfg(test)]

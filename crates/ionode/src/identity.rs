@@ -15,8 +15,8 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The uid and gid of nobody: data that was opened already is moved as nobody.
-pub const NOBODY: u32 = 65534;
+// Data that was opened already is moved as nobody.
+pub use presagio_door::NOBODY;
 
 /// A user, on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,19 +4,31 @@
 //! Handing work to another core and back costs tens of microseconds, more than most operations on a healthy file system
 //! take. So whoever has work asks [`Pace`] first: what was quick lately is done at once, where it came up; what was slow
 //! goes to these threads. They are started as they are needed and stay.
+//!
+//! Storage may hang, for one file or for all that lie on one server, and whatever waits for it keeps its thread. Such threads do
+//! not count: when all are busy, somebody watches, and for each that has been at one job for longer than anything healthy takes
+//! another is started. Not without end: [`STUCK_MAX`] may be stuck before others wait for them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Something to do.
 type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that has been at one job for so long is stuck, for all that anybody knows.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+
+/// So many threads may be stuck and be replaced.
+pub const STUCK_MAX: usize = 1024;
 
 /// A pool of threads.
 pub struct Jobs {
     state: Mutex<State>,
     wake: Condvar,
+    /// Wakes who watches when the pool is closed.
+    closing: Condvar,
     threads_max: usize,
 }
 
@@ -26,6 +38,11 @@ struct State {
     threads: usize,
     idle: usize,
     closed: bool,
+    /// When each thread that is at a job began with it.
+    busy: BTreeMap<u64, Instant>,
+    begun: u64,
+    /// Whether somebody looks for threads that are stuck.
+    is_watched: bool,
 }
 
 impl Jobs {
@@ -34,6 +51,7 @@ impl Jobs {
         Arc::new(Jobs {
             state: Mutex::default(),
             wake: Condvar::new(),
+            closing: Condvar::new(),
             threads_max: threads_max.max(1),
         })
     }
@@ -46,14 +64,19 @@ impl Jobs {
             return job();
         }
         state.waiting.push_back(Box::new(job));
-        let short_of_threads = state.waiting.len() > state.idle && state.threads < self.threads_max;
-        if short_of_threads {
+        let short_of_threads = state.waiting.len() > state.idle;
+        if short_of_threads && state.threads < self.threads_max {
             state.threads += 1;
             drop(state);
             self.start_thread();
         } else {
+            let watch = short_of_threads && !state.is_watched;
+            state.is_watched |= watch;
             drop(state);
             self.wake.notify_one();
+            if watch {
+                self.start_watch();
+            }
         }
     }
 
@@ -66,6 +89,7 @@ impl Jobs {
     pub fn close(&self) {
         self.state().closed = true;
         self.wake.notify_all();
+        self.closing.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -90,13 +114,54 @@ impl Jobs {
         }
     }
 
+    fn start_watch(self: &Arc<Self>) {
+        let jobs = self.clone();
+        let builder = std::thread::Builder::new().name("presagio-watch".to_owned());
+        if builder.spawn(move || jobs.watch()).is_err() {
+            self.state().is_watched = false;
+        }
+    }
+
+    /// Starts a thread for each that is stuck, while jobs wait.
+    fn watch(self: &Arc<Self>) {
+        let mut state = self.state();
+        while !state.closed && !state.waiting.is_empty() {
+            let room = self.allowed(&state).saturating_sub(state.threads);
+            let more = state.waiting.len().min(room);
+            state.threads += more;
+            drop(state);
+            (0..more).for_each(|_| self.start_thread());
+            let woken = self.closing.wait_timeout(self.state(), STUCK_AFTER / 2);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.is_watched = false;
+    }
+
+    /// How many threads there may be now.
+    fn allowed(&self, state: &State) -> usize {
+        let now = Instant::now();
+        // In the order in which they began.
+        let is_stuck = |since: &&Instant| now.duration_since(**since) >= STUCK_AFTER;
+        let stuck = state.busy.values().take_while(is_stuck).count();
+        self.threads_max + stuck.min(STUCK_MAX)
+    }
+
     fn work(&self) {
         let mut state = self.state();
         loop {
+            if state.threads > self.threads_max && state.threads > self.allowed(&state) {
+                // One that was stuck goes on, and this was there in its place. Who woke it meant somebody.
+                state.threads -= 1;
+                return self.wake.notify_one();
+            }
             if let Some(job) = state.waiting.pop_front() {
+                state.begun += 1;
+                let number = state.begun;
+                state.busy.insert(number, Instant::now());
                 drop(state);
                 unharmed(job);
                 state = self.state();
+                state.busy.remove(&number);
             } else if state.closed {
                 state.threads -= 1;
                 return;
@@ -205,6 +270,33 @@ mod tests {
         jobs.run(move || send.send(()).unwrap());
         let patience = std::time::Duration::from_secs(60);
         done.recv_timeout(patience).expect("the thread goes on");
+        jobs.close();
+    }
+
+    #[test]
+    fn jobs_that_hang_keep_nobody_waiting_and_their_replacements_go_when_they_do() {
+        let jobs = Jobs::new(8);
+        let (hang, hung) = mpsc::channel::<()>();
+        let hung = Arc::new(Mutex::new(hung));
+        // Each waits until the others are let go: none is before all were begun.
+        for _ in 0..20 {
+            let hung = hung.clone();
+            jobs.run(move || hung.lock().unwrap().recv().unwrap_or(()));
+        }
+        let (send, done) = mpsc::channel();
+        let again = send.clone();
+        jobs.run(move || send.send(()).unwrap());
+        let patience = std::time::Duration::from_secs(60);
+        done.recv_timeout(patience).expect("others are done");
+        assert!(jobs.state().threads > 20, "{}", jobs.state().threads);
+        drop(hang);
+        let late = Instant::now() + patience;
+        while jobs.state().threads > 8 {
+            assert!(Instant::now() < late, "they go");
+            let again = again.clone();
+            jobs.run(move || again.send(()).unwrap());
+            std::thread::yield_now();
+        }
         jobs.close();
     }
 

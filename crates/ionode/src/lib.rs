@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod accounts;
+mod adaptive;
 mod auth;
 mod auto;
 mod buffer;
@@ -28,6 +29,7 @@ mod data;
 mod error;
 mod export;
 mod files;
+mod guests;
 mod handles;
 mod identity;
 mod jobs;
@@ -45,7 +47,9 @@ mod session;
 mod sys;
 mod users;
 
+pub use adaptive::{ALONE_AFTER, AdaptiveConfig, AdaptiveError};
 pub use auto::AutoConfig;
-pub use config::{Config, TcpProof, TlsFiles};
+pub use config::Config;
 pub use net::Address;
 pub use node::{Node, StartError};
+pub use presagio_door::{TcpProof, TlsFiles};

@@ -1,6 +1,7 @@
 //! What a node counts, and how Prometheus reads it.
 
 use crate::accounts::{Account, Limited};
+use crate::adaptive::Adaptive;
 use crate::auto::Auto;
 use crate::node::Shared;
 use presagio_core::{Histogram, Op};
@@ -23,6 +24,8 @@ pub struct Metrics {
     pub refused: AtomicU64,
     /// Connections that were ended because of what they sent.
     pub ended: AtomicU64,
+    /// Reads that waited for the device in a ring.
+    pub ring_reads: AtomicU64,
     jobs: Mutex<HashMap<String, Arc<JobMetrics>>>,
 }
 
@@ -62,6 +65,7 @@ impl Default for Metrics {
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            ring_reads: AtomicU64::new(0),
             jobs: Mutex::default(),
         }
     }
@@ -133,6 +137,11 @@ pub fn prometheus(node: &Shared) -> String {
         "Connections that were ended because of what they sent",
         &metrics.ended,
     );
+    page.counter(
+        "ring_reads_total",
+        "Reads that waited for the device in an io_uring",
+        &metrics.ring_reads,
+    );
     page.gauge(
         "queued",
         "Requests in the scheduler",
@@ -183,6 +192,9 @@ pub fn prometheus(node: &Shared) -> String {
     if let Some(auto) = &node.auto {
         chosen(auto, &mut page);
     }
+    if let Some(adaptive) = &node.adaptive {
+        learned(adaptive, &mut page);
+    }
     page.0
 }
 
@@ -207,6 +219,50 @@ fn chosen(auto: &Auto, page: &mut Page) {
         escaped(&decision.reason)
     );
     page.line("auto_decision", &labels, 1.0);
+}
+
+fn learned(adaptive: &Adaptive, page: &mut Page) {
+    for (name, help, count) in [
+        (
+            "adaptive_decisions_total",
+            "Decisions of the council and of the node",
+            &adaptive.decisions,
+        ),
+        (
+            "adaptive_alone_total",
+            "Decisions of the node alone",
+            &adaptive.alone,
+        ),
+        (
+            "adaptive_changes_total",
+            "Times that the policy or its window was changed",
+            &adaptive.changes,
+        ),
+    ] {
+        page.counter(name, help, count);
+    }
+    if let Some(is_heard) = adaptive.is_heard() {
+        let connected = if is_heard { 1.0 } else { 0.0 };
+        page.gauge(
+            "council_connected",
+            "Whether the council listens",
+            connected,
+        );
+    }
+    let Some(said) = adaptive.last() else { return };
+    page.head(
+        "adaptive_decision",
+        "What was decided last, and why",
+        "gauge",
+    );
+    let labels = format!(
+        "arm=\"{}\",by=\"{}\",context=\"{}\",why=\"{}\"",
+        said.arm,
+        said.by,
+        escaped(&said.context),
+        escaped(&said.why)
+    );
+    page.line("adaptive_decision", &labels, 1.0);
 }
 
 fn users(node: &Shared, page: &mut Page) {

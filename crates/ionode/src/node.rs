@@ -1,6 +1,7 @@
 //! The node: all its parts, from start to end.
 
 use crate::accounts::{Accounts, Limits};
+use crate::adaptive::{Adaptive, AdaptiveError};
 use crate::auth::munge::Munge;
 use crate::auth::shares::{Share, Shares};
 use crate::auth::{Door, DoorError};
@@ -13,6 +14,7 @@ use crate::data::{Data, Dispatcher};
 use crate::error::Result;
 use crate::export::{Export, FileKey, Place};
 use crate::files::{Files, Hold, Moving, Reaper};
+use crate::guests::Guests;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace};
 use crate::locks::{Known, Locks};
@@ -30,6 +32,7 @@ use presagio_ninep::Name;
 use presagio_sched::{PolicyKind, Settings, SettingsError};
 use presagio_storage::{Storage, StripedSet};
 use presagio_trace::TraceError;
+use presagio_tune::Arm;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::VecDeque;
 use std::fmt;
@@ -92,6 +95,14 @@ pub struct Shared {
     settings: Mutex<Settings>,
     /// Chooses the policy, if somebody asked for that.
     pub auto: Option<Auto>,
+    /// Whether what clients foretell goes to the scheduler.
+    pub hears_clients: AtomicBool,
+    /// Learns what to do, if somebody asked for that.
+    pub adaptive: Option<Adaptive>,
+    /// How often the settings were changed.
+    settings_changed: AtomicU64,
+    /// Clients that said who they are.
+    pub guests: Guests,
     /// Changes when this machine is booted anew, and is another one on every machine: what was not synced may be lost then.
     pub epoch: u64,
     itself: Arc<Identity>,
@@ -142,13 +153,36 @@ impl Shared {
 
     /// Schedules requests that come from now on by another policy.
     pub fn set_policy(&self, policy: PolicyKind) -> std::result::Result<(), SettingsError> {
-        let mut settings = self.settings();
-        let next = Settings {
+        self.change(|settings| Settings {
             policy,
             ..settings.clone()
-        };
+        })
+    }
+
+    /// The policy of now, with TWINS's window.
+    pub fn arm(&self) -> Arm {
+        Arm::in_force(&self.settings())
+    }
+
+    /// The same, for requests that come from now on.
+    pub fn set_arm(&self, arm: Arm) -> std::result::Result<(), SettingsError> {
+        self.change(|settings| arm.applied_to(settings))
+    }
+
+    /// How often the policy or a parameter of one was changed.
+    pub fn settings_changed(&self) -> u64 {
+        self.settings_changed.load(Ordering::Relaxed)
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&Settings) -> Settings,
+    ) -> std::result::Result<(), SettingsError> {
+        let mut settings = self.settings();
+        let next = change(&settings);
         self.data.engine().configure(next.clone())?;
         *settings = next;
+        self.settings_changed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -474,6 +508,9 @@ pub enum StartError {
     /// The scheduler does not take its settings.
     #[error(transparent)]
     Engine(#[from] presagio_engine::EngineError),
+    /// It cannot learn.
+    #[error(transparent)]
+    Adaptive(#[from] AdaptiveError),
     /// The system gives no threads or descriptors.
     #[error("the system does not give what a node needs: {0}")]
     System(#[from] io::Error),
@@ -515,7 +552,8 @@ impl Node {
             not_striped(&config.export)?;
         }
         let is_root = Power::of_this_process().is_root();
-        let door = Door::of(&config, trusted, is_root)?;
+        // The kernel says who connects; but a node that acts for its own user alone has nothing to say to others.
+        let door = Door::new(&config.tcp, trusted, is_root || config.squash)?;
         let listeners = addresses.iter().map(|address| {
             Listener::bind(address, &door).map_err(|error| StartError::Listen {
                 address: address.clone(),
@@ -582,6 +620,16 @@ impl Node {
             };
             self.threads.push(builder.spawn(decide)?);
         }
+        if self.shared.adaptive.is_some() {
+            let (shared, ending) = (self.shared.clone(), self.ending.clone());
+            let builder = std::thread::Builder::new().name("presagio-adapts".to_owned());
+            let decide = move || {
+                if let Some(adaptive) = &shared.adaptive {
+                    crate::adaptive::run(adaptive, &shared, &ending);
+                }
+            };
+            self.threads.push(builder.spawn(decide)?);
+        }
         for listener in listeners {
             let (shared, mail) = (self.shared.clone(), self.mail.clone());
             let ending = self.ending.clone();
@@ -635,6 +683,11 @@ impl Node {
     /// Expects what a trace of an earlier run has. Returns how many requests were taken.
     pub fn foresee(&self, trace: &Path) -> std::result::Result<u64, TraceError> {
         self.shared.foresee_trace(trace)
+    }
+
+    /// All figures, as Prometheus reads them.
+    pub fn metrics(&self) -> String {
+        crate::metrics::prometheus(&self.shared)
     }
 
     /// The scheduler, to look at and to change.
@@ -773,9 +826,13 @@ impl Shared {
         let had_clients = own.as_ref().is_some_and(OwnDirectory::had_clients);
         let holders = own.as_ref().map(OwnDirectory::holders);
         let auto = config.auto.clone().map(Auto::new);
+        let adaptive = config.adaptive.clone().map(Adaptive::new).transpose()?;
         let engine = Engine::start(engine, Arc::new(Dispatcher(mail)))?;
         if let Some(auto) = &auto {
             engine.record(Some(auto.watcher()));
+        }
+        if let Some(adaptive) = &adaptive {
+            engine.record(Some(adaptive.watcher()));
         }
         data.set_engine(engine);
         let fids = AllFids::of_this_process(private_files);
@@ -803,6 +860,10 @@ impl Shared {
             metrics: Metrics::default(),
             settings: Mutex::new(settings),
             auto,
+            hears_clients: AtomicBool::new(true),
+            adaptive,
+            settings_changed: AtomicU64::new(0),
+            guests: Guests::default(),
             epoch,
             itself,
             claimable: Mutex::default(),

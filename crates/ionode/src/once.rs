@@ -18,6 +18,11 @@
 //! machine wrote to it last, and since when that was up: if that has started anew, slots may be missing, and nothing of
 //! the file is believed. A file of another version is neither believed nor changed. Then the client is given a new token
 //! and another file, and learns that of what it had asked nobody can tell.
+//!
+//! The file is as long as all slots from the beginning, with holes where none was written. Where there is no room for a slot
+//! the file is given up: cut to nothing, so that a node that has it open sees that, and removed. What is unsettled is then in
+//! memory alone, and goes into the next file, which is tried with the next request. So who is out of room can remove and cut
+//! files; only if the node ends meanwhile can nobody tell what became of that.
 
 use crate::clock::Clock;
 use crate::own::OwnDirectory;
@@ -34,7 +39,7 @@ use std::time::{Duration, Instant};
 pub const UNSETTLED_MAX: u64 = 256;
 
 const MAGIC: &[u8; 8] = b"PRESONCE";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER: usize = 128;
 const BOOT: usize = 12;
 const HOST: usize = 48;
@@ -43,6 +48,12 @@ const SLOT: usize = 512;
 const SLOT_HEAD: usize = 20;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
+
+/// How long a file is that was not given up.
+const WHOLE: usize = HEADER + SLOT * UNSETTLED_MAX as usize;
+
+/// Disk quota exceeded.
+const EDQUOT: Errno = Errno(122);
 
 /// Instances that are kept in memory although nobody uses them.
 const KNOWN_MAX: usize = 256;
@@ -80,13 +91,25 @@ impl OnceTable {
         seal: &Seal,
         own: Option<&OwnDirectory>,
     ) -> io::Result<Option<Arc<Once>>> {
-        let mut all = self.all();
         let name = name_of(instance, token, seal);
+        let known = self.all().get(&name).cloned();
+        // Files are looked at without the lock: a call that hangs is nobody else's business.
+        let given_up = match known {
+            Some(once) if !once.is_given_up() => return Ok(Some(once)),
+            given_up => given_up,
+        };
+        let found = own.map(|own| Once::open(name.clone(), token, own));
+        let found = found.transpose()?.flatten();
+        let mut all = self.all();
+        let is_it = |now: &Arc<Once>| given_up.as_ref().is_some_and(|old| Arc::ptr_eq(old, now));
+        if all.get(&name).is_some_and(is_it) {
+            all.remove(&name);
+        }
+        // Another connection of it may have been faster.
         if let Some(once) = all.get(&name) {
             return Ok(Some(once.clone()));
         }
-        let found = own.map(|own| Once::open(name, token, own)).transpose()?;
-        let found = found.flatten().map(Arc::new);
+        let found = found.map(Arc::new);
         if let Some(once) = &found {
             enter(&mut all, once);
         }
@@ -115,16 +138,21 @@ impl OnceTable {
     /// day.
     pub fn sweep_hourly(&self, own: &OwnDirectory, clock: &Clock) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if swept.is_none_or(|last| last.elapsed() > SWEEP_EVERY) {
+        let is_time = swept.is_none_or(|last| last.elapsed() > SWEEP_EVERY);
+        if is_time {
             *swept = Some(Instant::now());
+        }
+        drop(swept);
+        if is_time {
             self.sweep(own, clock);
         }
     }
 
     /// What cannot be looked at or removed stays; the others go.
     fn sweep(&self, own: &OwnDirectory, clock: &Clock) {
-        let here: HashSet<String> = self.all().keys().cloned().collect();
-        self.all().values().for_each(|once| once.is_here());
+        let all: Vec<Arc<Once>> = self.all().values().cloned().collect();
+        all.iter().for_each(|once| once.is_here());
+        let here: HashSet<String> = all.iter().map(|once| once.name.clone()).collect();
         let entries = rustix::fs::Dir::read_from(own.once());
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -158,14 +186,14 @@ pub struct Once {
     token: Token,
     /// Whose requests they are: who asked first.
     owner: OnceLock<u32>,
-    /// Made when the first numbered request comes.
-    file: OnceLock<Option<OwnedFd>>,
     state: Mutex<State>,
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
+    /// Made when the first numbered request comes; none where nothing can be kept.
+    file: Option<Arc<OwnedFd>>,
     replies: HashMap<u64, Step>,
     settled: u64,
 }
@@ -205,7 +233,6 @@ impl Once {
             name,
             token,
             owner: OnceLock::new(),
-            file: OnceLock::new(),
             state: Mutex::default(),
             ended: Condvar::new(),
         }
@@ -219,7 +246,7 @@ impl Once {
         };
         let mut once = Once::new(name, token);
         let is_known = once.load(&file)?;
-        once.file = OnceLock::from(Some(file));
+        once.state().file = Some(Arc::new(file));
         Ok(is_known.then_some(once))
     }
 
@@ -238,28 +265,96 @@ impl Once {
             last_access: now,
             last_modification: now,
         };
-        if let Some(Some(file)) = self.file.get() {
+        if let Some(file) = self.file_now() {
             // If not, it is as old as it is.
             let _ = rustix::fs::futimens(file, &times);
         }
     }
 
-    /// The file, made if need be; `None` where nothing can be kept.
-    fn file(&self, own: Option<&OwnDirectory>) -> Result<Option<&OwnedFd>, Errno> {
-        if self.file.get().is_none() {
-            let made = own.map(|own| self.make(own)).transpose();
-            // Another thread may have been faster: it made the same.
-            let _ = self
-                .file
-                .set(made.map_err(|error| crate::error::errno(&error))?);
-        }
-        Ok(self.file.get().and_then(Option::as_ref))
+    /// The file; none if a request is just being begun or ended, which may take as long as the storage hangs.
+    fn file_now(&self) -> Option<Arc<OwnedFd>> {
+        self.state.try_lock().ok()?.file.clone()
     }
 
-    /// Nobody else makes a file of this name: no other node knows the token before there is one.
-    fn make(&self, own: &OwnDirectory) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(own.once(), &self.name, flags, Mode::RUSR | Mode::WUSR)?;
+    /// Whether another node has given up the file that this one has open, and knows more.
+    fn is_given_up(&self) -> bool {
+        let size = self
+            .file_now()
+            .map(|file| rustix::fs::fstat(file).map(|stat| stat.st_size));
+        size.is_some_and(|size| size.is_ok_and(|size| size < WHOLE as i64))
+    }
+
+    /// Sees to it that there is a file, with all that is unsettled in it, if there is room for one.
+    fn have_file(&self, state: &mut State, own: Option<&OwnDirectory>) -> Result<(), Errno> {
+        let Some(own) = own.filter(|_| state.file.is_none()) else {
+            return Ok(());
+        };
+        match self.make(own, state) {
+            Ok(file) => state.file = Some(Arc::new(file)),
+            Err(error) => no_room(crate::error::errno(&error))?,
+        }
+        Ok(())
+    }
+
+    /// The header comes last: before it is there nobody believes the file, who would take slots that are still missing for
+    /// requests that were never begun.
+    fn make(&self, own: &OwnDirectory, state: &State) -> io::Result<OwnedFd> {
+        let file = self.make_empty(own)?;
+        let all = state.replies.iter();
+        let written = all.into_iter().try_for_each(|(sequence, step)| match step {
+            Step::Done(kept) if fits(kept) => write(&file, *sequence, DONE, kept),
+            _ => write(&file, *sequence, BEGUN, &Kept::default()),
+        });
+        let written = written.map_err(|errno| io::Error::from_raw_os_error(errno.0 as i32));
+        match written.and_then(|()| self.write_header(&file)) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                // The next attempt may have more room.
+                let _ = rustix::fs::ftruncate(&file, 0);
+                let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
+                Err(error)
+            }
+        }
+    }
+
+    /// There is no room for what must be in the file. What cannot be given up must not be done.
+    fn give_up(&self, state: &mut State, own: Option<&OwnDirectory>) -> Result<(), Errno> {
+        if let (Some(file), Some(own)) = (&state.file, own) {
+            rustix::fs::ftruncate(file, 0).map_err(|_| Errno::NOSPC)?;
+            // One that stays is empty, and is taken over when there is room again.
+            let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
+        }
+        state.file = None;
+        Ok(())
+    }
+
+    /// Nobody else makes a file of this name: no other node knows the token before there is one. An empty one was given up.
+    fn make_empty(&self, own: &OwnDirectory) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let open = |more| {
+            let mode = Mode::RUSR | Mode::WUSR;
+            rustix::fs::openat(own.once(), &self.name, flags | more, mode)
+        };
+        let file = match open(OFlags::EXCL) {
+            Err(rustix::io::Errno::EXIST) => {
+                let left = open(OFlags::NOFOLLOW)?;
+                if rustix::fs::fstat(&left)?.st_size != 0 {
+                    return Err(rustix::io::Errno::EXIST.into());
+                }
+                left
+            }
+            opened => opened?,
+        };
+        match rustix::fs::ftruncate(&file, WHOLE as u64) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
+                Err(error.into())
+            }
+        }
+    }
+
+    fn write_header(&self, file: &OwnedFd) -> io::Result<()> {
         let machine = Machine::this()?;
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(MAGIC);
@@ -268,27 +363,26 @@ impl Once {
         header[HOST..OWNER].copy_from_slice(&machine.host);
         let owner = self.owner.get().copied().unwrap_or(u32::MAX);
         header[OWNER..OWNER + 4].copy_from_slice(&owner.to_le_bytes());
-        let error = match rustix::io::pwrite(&file, &header, 0) {
-            Ok(HEADER) => return Ok(file),
-            Ok(_) => io::ErrorKind::StorageFull.into(),
-            Err(error) => error.into(),
-        };
-        // The next attempt may have more room.
-        let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
-        Err(error)
+        match rustix::io::pwrite(file, &header, 0)? {
+            HEADER => Ok(()),
+            _ => Err(rustix::io::Errno::NOSPC.into()),
+        }
     }
 
     /// Whether nothing of it is on disk, and something would be lost with it.
     fn is_only_here(&self) -> bool {
-        !matches!(self.file.get(), Some(Some(_))) && self.len() > 0
+        let state = self.state.try_lock();
+        state.map_or(true, |state| {
+            state.file.is_none() && !state.replies.is_empty()
+        })
     }
 
     /// Reads what is there; false if nothing of it can be believed.
     fn load(&mut self, file: &OwnedFd) -> io::Result<bool> {
-        let mut bytes = vec![0; HEADER + SLOT * UNSETTLED_MAX as usize];
+        let mut bytes = vec![0; WHOLE];
         let len = rustix::io::pread(file, &mut bytes, 0)?;
         let machine = Machine::this()?;
-        if len < HEADER || bytes[..8] != *MAGIC || bytes[8..BOOT] != VERSION.to_le_bytes() {
+        if len < WHOLE || bytes[..8] != *MAGIC || bytes[8..BOOT] != VERSION.to_le_bytes() {
             return Ok(false);
         }
         let same_boot = bytes[BOOT..HOST] == machine.boot;
@@ -305,7 +399,7 @@ impl Once {
         let owner = bytes[OWNER..OWNER + 4].try_into().expect("four bytes");
         self.owner = OnceLock::from(u32::from_le_bytes(owner));
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let slots = bytes[HEADER..len].chunks_exact(SLOT);
+        let slots = bytes[HEADER..].chunks_exact(SLOT);
         state.replies.extend(slots.filter_map(read_slot));
         Ok(true)
     }
@@ -332,9 +426,9 @@ impl Once {
         own: Option<&OwnDirectory>,
     ) -> Result<Begin, Errno> {
         let mut state = self.state();
-        // Under the lock: two first requests must not both make it.
-        self.file(own)?;
         state.settle(settled);
+        // Under the lock: two first requests must not both make it.
+        self.have_file(&mut state, own)?;
         loop {
             match state.replies.get(&sequence) {
                 Some(Step::Done(kept)) => return Ok(Begin::Again(kept.clone())),
@@ -353,7 +447,7 @@ impl Once {
             }
         }
         // Another node of the export may have done it, or begun, after this one last looked.
-        if let Some(step) = self.look(sequence) {
+        if let Some(step) = state.look(sequence) {
             state.replies.insert(sequence, step.clone());
             return match step {
                 Step::Done(kept) => Ok(Begin::Again(kept)),
@@ -363,17 +457,20 @@ impl Once {
         if sequence <= state.settled || sequence > state.settled.saturating_add(UNSETTLED_MAX) {
             return Err(Errno::INVAL);
         }
-        self.write(sequence, BEGUN, &Kept::default())?;
+        if let Err(errno) = state.write(sequence, BEGUN, &Kept::default()) {
+            no_room(errno)?;
+            self.give_up(&mut state, own)?;
+        }
         state.replies.insert(sequence, Step::Running);
         Ok(Begin::First)
     }
 
     /// Request `sequence`, which had begun, is done.
     pub fn done(&self, sequence: u64, kept: Kept) {
-        self.ended_as(sequence, |this| {
+        self.ended_as(sequence, |state| {
             // If that fails, the client still gets its reply, and gets it again from this process; the next cannot
             // tell.
-            let _ = this.write(sequence, DONE, &kept);
+            let _ = state.write(sequence, DONE, &kept);
             Step::Done(kept)
         });
     }
@@ -384,38 +481,14 @@ impl Once {
     }
 
     /// Under the lock: the slot of a request that was settled meanwhile may be another's by now.
-    fn ended_as(&self, sequence: u64, step: impl FnOnce(&Once) -> Step) {
+    fn ended_as(&self, sequence: u64, step: impl FnOnce(&State) -> Step) {
         let mut state = self.state();
         if sequence > state.settled {
-            let step = step(self);
+            let step = step(&state);
             state.replies.insert(sequence, step);
         }
         drop(state);
         self.ended.notify_all();
-    }
-
-    /// What the file says of a request.
-    fn look(&self, sequence: u64) -> Option<Step> {
-        let file = self.file.get()?.as_ref()?;
-        let mut slot = [0; SLOT];
-        let at = HEADER as u64 + (sequence % UNSETTLED_MAX) * SLOT as u64;
-        let is_whole = rustix::io::pread(file, &mut slot, at) == Ok(SLOT);
-        let (found, step) = is_whole.then(|| read_slot(&slot))??;
-        (found == sequence).then_some(step)
-    }
-
-    fn write(&self, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
-        let Some(Some(file)) = self.file.get() else {
-            return Ok(());
-        };
-        let slot = make_slot(sequence, state, kept).ok_or(Errno::IO)?;
-        let at = HEADER as u64 + (sequence % UNSETTLED_MAX) * SLOT as u64;
-        let written = rustix::io::pwrite(file, &slot, at);
-        match written {
-            Ok(count) if count == slot.len() => Ok(()),
-            Ok(_) => Err(Errno::NOSPC),
-            Err(error) => Err(Errno(error.raw_os_error().unsigned_abs())),
-        }
     }
 }
 
@@ -426,13 +499,55 @@ impl State {
             self.replies.retain(|sequence, _| *sequence > settled);
         }
     }
+
+    /// What the file says of a request. Of one that was given up, by another node: that nobody here can tell.
+    fn look(&self, sequence: u64) -> Option<Step> {
+        let file = self.file.as_ref()?;
+        let mut slot = [0; SLOT];
+        if rustix::io::pread(file, &mut slot, slot_at(sequence)) != Ok(SLOT) {
+            return Some(Step::Unknown);
+        }
+        let (found, step) = read_slot(&slot)?;
+        (found == sequence).then_some(step)
+    }
+
+    fn write(&self, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
+        let file = self.file.as_ref();
+        file.map_or(Ok(()), |file| write(file, sequence, state, kept))
+    }
+}
+
+/// Where the slot of a request is.
+fn slot_at(sequence: u64) -> u64 {
+    HEADER as u64 + (sequence % UNSETTLED_MAX) * SLOT as u64
+}
+
+fn write(file: &OwnedFd, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
+    let slot = make_slot(sequence, state, kept).ok_or(Errno::IO)?;
+    match rustix::io::pwrite(file, &slot, slot_at(sequence)) {
+        Ok(count) if count == slot.len() => Ok(()),
+        Ok(_) => Err(Errno::NOSPC),
+        Err(error) => Err(Errno(error.raw_os_error().unsigned_abs())),
+    }
+}
+
+/// That there is no room is no reason not to go on, with what is in memory. Anything else is.
+fn no_room(errno: Errno) -> Result<(), Errno> {
+    match errno {
+        Errno::NOSPC | EDQUOT => Ok(()),
+        other => Err(other),
+    }
+}
+
+fn fits(kept: &Kept) -> bool {
+    SLOT_HEAD + kept.reply.len() + kept.extra.len() <= SLOT
 }
 
 /// `None` if it does not fit, as the handle of a file that is found by a path of more than 400 bytes: after a restart
 /// nobody can tell what became of that.
 fn make_slot(sequence: u64, state: u8, kept: &Kept) -> Option<Vec<u8>> {
     let (reply, extra) = (&kept.reply, &kept.extra);
-    if SLOT_HEAD + reply.len() + extra.len() > SLOT {
+    if !fits(kept) {
         return None;
     }
     let mut slot = vec![0; SLOT];
@@ -556,7 +671,7 @@ mod tests {
     }
 
     fn forge(once: &Once, at: usize, bytes: &[u8]) {
-        let file = once.file.get().unwrap().as_ref().unwrap();
+        let file = once.state().file.clone().unwrap();
         rustix::io::pwrite(file, bytes, at as u64).unwrap();
     }
 
@@ -657,6 +772,31 @@ mod tests {
         new.begin(1, 0, Some(&own)).unwrap();
         new.done(1, kept(b"new"));
         assert!(std::fs::read(&path).unwrap() == before);
+    }
+
+    /// Two nodes know a client; at the first there is no room for its next request.
+    #[test]
+    fn what_was_asked_when_there_was_no_room_is_not_done_twice_by_another_node() {
+        let (_dir, own) = own();
+        let (_, one) = first(Some(&own));
+        one.begin(1, 0, Some(&own)).unwrap();
+        one.done(1, kept(b"r"));
+        let table = OnceTable::default();
+        let find = || table.find([1; 16], one.token(), &seal(), Some(&own));
+        let other = find().unwrap().expect("it is in the export");
+        one.give_up(&mut one.state(), Some(&own)).unwrap();
+        one.state().replies.insert(2, Step::Running);
+        one.done(2, kept(b"s"));
+        assert!(one.is_only_here());
+        // Who is at the other already is told that nobody can tell, who comes to it begins anew.
+        assert_eq!(other.begin(2, 1, Some(&own)), Err(Errno::IO));
+        assert!(find().unwrap().is_none());
+        // There is room again: what is unsettled is in the next file.
+        assert_eq!(one.begin(3, 1, Some(&own)), Ok(Begin::First));
+        assert!(!one.is_only_here());
+        let next = find().unwrap().expect("it is in the export again");
+        assert_eq!(next.begin(2, 1, Some(&own)), Ok(Begin::Again(kept(b"s"))));
+        assert_eq!(next.begin(3, 1, Some(&own)), Err(Errno::IO));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Batches that the kernel has at a time; the others wait here.
+/// Batches that the kernel has at a time. What comes then is for the threads: these may all wait for storage that hangs.
 const UNDER_WAY_MAX: usize = 256;
 
 /// A ring.
@@ -61,6 +61,11 @@ impl Ring {
     /// What to wait for: when it is readable, [`collect`](Self::collect).
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
+    }
+
+    /// Whether it takes another batch.
+    pub fn has_room(&self) -> bool {
+        self.under_way.len() + self.waiting.len() < UNDER_WAY_MAX
     }
 
     /// Takes a batch, whose file must have a descriptor; [`submit`](Self::submit) tells the kernel.

@@ -18,6 +18,7 @@ use presagio_ninep::{Errno, OpenFlags};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,6 +250,42 @@ fn plain_bytes_where_tls_is_spoken_end_that_connection_alone() {
     assert_eq!(site.node.ended(), 3);
     rw_file(&root, "still-there");
     wait_until("they have left", || site.node.connections() == 1);
+}
+
+/// With a certificate that lets it in, and an older version of the protocol.
+#[test]
+fn who_offers_no_more_than_tls_1_2_does_not_come_in_and_nobody_else_notices() {
+    let site = Site::new();
+    let (_session, root) = site.attach(own_uid());
+    let name = format!("presagio:uid:{}", own_uid());
+    let (certificate, key) = site.users.user_files("older", &[&name]);
+    let connect = |version: &str| {
+        let mut openssl = Command::new("openssl");
+        openssl
+            .args(["s_client", version, "-connect", site.node.tcp(), "-CAfile"])
+            .arg(site.servers.certificate())
+            .arg("-cert")
+            .arg(&certificate)
+            .arg("-key")
+            .arg(&key)
+            .stdin(Stdio::null());
+        let said = openssl.output().expect("openssl");
+        let text = [said.stdout, said.stderr].concat();
+        (
+            said.status.success(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let (comes_in, said) = connect("-tls1_3");
+    assert!(comes_in && said.contains("TLSv1.3"), "{said}");
+    wait_until("it has left", || site.node.connections() == 1);
+    let before = site.node.ended();
+    let (comes_in, said) = connect("-tls1_2");
+    assert!(!comes_in, "{said}");
+    assert!(said.contains("protocol version"), "{said}");
+    wait_until("it is ended", || site.node.ended() == before + 1);
+    wait_until("it has left", || site.node.connections() == 1);
+    rw_file(&root, "still-there");
 }
 
 #[test]

@@ -17,8 +17,10 @@ tree detection
 feature distance: number
 feature touching: number
 feature reach: number
+feature density: number
 feature stripe_us: number
 feature stripe_turns: number
+feature files: number
 class contiguous-small
 class contiguous-large
 class noncontiguous-small

@@ -260,7 +260,7 @@ fn who_waits_long_does_not_hold_up_the_others() {
 #[test]
 fn a_reply_that_stops_half_way_does_not_spoil_the_next() {
     let (go, wait) = channel();
-    let (client, server) = pair(&short(150), move |mut peer| {
+    let (client, server) = pair(&short(2_000), move |mut peer| {
         let taken = peer.take().unwrap();
         let bytes = answer(&taken);
         peer.send(&bytes[..50_000]);

@@ -24,10 +24,15 @@ impl File {
             fid: held.fid,
             attr,
         };
-        match attr.valid.intersects(SetMask::SIZE) {
-            true => held.link.once(&[held], &request).map(drop),
-            false => self.ask(request).map(drop),
-        }
+        let epoch = match attr.valid.intersects(SetMask::SIZE) {
+            true => held.link.once(&[held], &request)?.1.epoch,
+            false => held.link.repeat(&[held], |connection| {
+                connection.call(request)?;
+                Ok(connection.epoch)
+            })?,
+        };
+        held.changed(epoch);
+        Ok(())
     }
 
     /// What the file system is like.
@@ -80,7 +85,7 @@ impl File {
     pub fn set_xattr(&self, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
         let mut tried = false;
         let link = &self.held.link;
-        link.repeat(&[&self.held], |connection| {
+        let epoch = link.repeat(&[&self.held], |connection| {
             let again = std::mem::replace(&mut tried, true);
             let new = Held::new(link, Some(self.held.root())).map_err(Error::Server)?;
             new.begin(connection);
@@ -91,9 +96,11 @@ impl File {
                 Err(Error::Server(Errno::EXIST | Errno::NODATA)) if again => {
                     Err(Error::Server(Errno::IO))
                 }
-                set => set,
+                set => set.map(|()| connection.epoch),
             }
-        })
+        })?;
+        self.held.changed(epoch);
+        Ok(())
     }
 
     /// Removes an extended attribute.

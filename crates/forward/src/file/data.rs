@@ -44,7 +44,7 @@ impl File {
             let to = offset + done as u64;
             let written = link.repeat(&[&self.held], |connection| {
                 let written = write_some(connection, fid, to, &data[done..])?;
-                self.held.wrote(connection);
+                self.held.wrote(connection.epoch);
                 Ok(written)
             });
             match written {
@@ -74,8 +74,8 @@ impl File {
                 data: Data::new(piece).map_err(|_| Errno::INVAL)?,
             };
             let written = match link.once(&[&self.held], &request) {
-                Ok((answer, connection)) => {
-                    self.held.wrote(&connection);
+                Ok((answer, done)) => {
+                    self.held.wrote(done.epoch);
                     reply!(answer, Reply::Write { count } => count as usize)
                 }
                 Err(_) if done > 0 => break,
@@ -96,8 +96,8 @@ impl File {
         Ok(io_max as usize - ONCE_HEADER)
     }
 
-    /// Makes what was written durable. EIO, once, if something was written through a node whose machine was booted anew since, or
-    /// through one on another machine: then nobody can tell.
+    /// Makes what was written durable, and of a directory the names in it. EIO, once, if something was changed through a node whose
+    /// machine was booted anew since, or through one on another machine: then nobody can tell.
     pub fn fsync(&self, datasync: bool) -> Result<(), Errno> {
         let (held, datasync) = (&self.held, DataSync(datasync));
         let fid = held.fid;

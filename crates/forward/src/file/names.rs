@@ -1,10 +1,9 @@
 //! Directories: what is in them, and what becomes of it.
 
 use super::{File, reply};
-use crate::link::Connection;
+use crate::link::Done;
 use presagio_ninep::client::{Answer, Error};
 use presagio_ninep::{Entries, Errno, Name, Qid, QidKind, Reply, Request, Text, UnlinkFlags};
-use std::sync::Arc;
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +46,9 @@ impl File {
 
     /// Asks something about names in this directory that must not be done twice.
     fn change(&self, request: &Request<'_>) -> Result<Answer, Errno> {
-        Ok(self.held.link.once(&[&self.held], request)?.0)
+        let (answer, done) = self.held.link.once(&[&self.held], request)?;
+        self.held.names_changed(done.epoch);
+        Ok(answer)
     }
 
     /// Makes a directory in this one.
@@ -109,7 +110,10 @@ impl File {
             name: name(new.as_ref())?,
         };
         let both = [&*self.held, &*file.held];
-        self.held.link.once(&both, &request).map(drop)
+        let (_, done) = self.held.link.once(&both, &request)?;
+        self.held.names_changed(done.epoch);
+        file.held.changed(done.epoch);
+        Ok(())
     }
 
     /// Moves a name of this directory to a name in another one of the same user, over what is there.
@@ -127,11 +131,13 @@ impl File {
             new_name: name(new)?,
         };
         let link = &self.held.link;
-        let connection = match link.once(&[&self.held, &to.held], &request) {
+        let done = match link.once(&[&self.held, &to.held], &request) {
             Err(Errno::OPNOTSUPP) => self.rename_by_fid(old, to, new)?,
             renamed => renamed?.1,
         };
-        if !connection.is_presagio() {
+        self.held.names_changed(done.epoch);
+        to.held.names_changed(done.epoch);
+        if !done.connection.is_presagio() {
             let (old, new) = (self.path_of(old), to.path_of(new));
             let all = link.all_held();
             all.iter().for_each(|held| held.follow(&old, &new));
@@ -140,7 +146,7 @@ impl File {
     }
 
     /// With the older message, the only one that Debian's diod knows.
-    fn rename_by_fid(&self, old: &[u8], to: &File, new: &[u8]) -> Result<Arc<Connection>, Errno> {
+    fn rename_by_fid(&self, old: &[u8], to: &File, new: &[u8]) -> Result<Done, Errno> {
         let file = self.walk(old)?;
         let request = Request::Rename {
             fid: file.held.fid,
@@ -182,6 +188,7 @@ impl File {
         let removed = file.held.link.once(&[&file.held], &Request::Remove { fid });
         // Removed or not, the node has forgotten the fid.
         file.held.gone();
-        removed.map(drop)
+        self.held.names_changed(removed?.1.epoch);
+        Ok(())
     }
 }

@@ -98,6 +98,7 @@ impl File {
                 return Ok(None);
             };
             now_open(new, &done.connection, &answer, flags);
+            now_cut(new, flags, done.epoch);
             self.handle_behind(new, done.then);
             return Ok(Some(()));
         }
@@ -125,6 +126,12 @@ impl File {
             Ok(Some(handle))
         })?;
         Ok(opened.map(|handle| self.handle_behind(new, handle)))
+    }
+
+    /// This is `first`, opened once more in another way: when locks that were taken through that one are lost, this is of no use either.
+    pub fn under_locks_of(self, first: &File) -> File {
+        self.held.follows(&first.held);
+        self
     }
 
     /// Makes a file in this directory, or opens the one that is there unless `flags` exclude that; and opens it.
@@ -196,11 +203,14 @@ impl File {
             return Ok(None);
         };
         let qid = reply!(answer, Reply::Create { qid, .. } => qid);
+        // Until now it stood for the directory.
+        new.names_changed(done.epoch);
         let mut path = new.copy_place().path;
         super::push_name(&mut path, name);
         let mut place = Place::at(qid, path);
         place.open = Some(flags);
         new.stands_for(&done.connection, place);
+        now_cut(new, flags, done.epoch);
         self.handle_behind(new, done.then);
         Ok(Some(()))
     }
@@ -219,6 +229,13 @@ impl File {
             true => self,
             false => self.open(flags.without(MAKING_FLAGS)).unwrap_or(self),
         }
+    }
+}
+
+/// The node may have cut this when it was opened.
+fn now_cut(held: &Held, flags: OpenFlags, epoch: u64) {
+    if flags.contains(OpenFlags::TRUNC) {
+        held.changed(epoch);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::locks::Locks;
 use presagio_ninep::client::{Answer, Error, Ticket};
 use presagio_ninep::{Errno, Fid, OpenFlags, Qid, Request};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 pub(crate) struct Held {
     pub(crate) link: Arc<Link>,
@@ -28,6 +28,8 @@ pub(crate) struct Held {
     spoilt: AtomicU32,
     /// The epoch of the node that has acknowledged what was written first since the last sync; 0 if nothing was.
     unsynced: AtomicU64,
+    /// The file through which the locks were taken that this one is used under: if they are lost, so is this.
+    lead: OnceLock<Weak<Held>>,
     place: Mutex<Place>,
 }
 
@@ -77,6 +79,7 @@ impl Held {
             ready_on: AtomicU64::new(0),
             spoilt: AtomicU32::new(0),
             unsynced: AtomicU64::new(0),
+            lead: OnceLock::new(),
             place: Mutex::default(),
         });
         link.enter(fid, Arc::downgrade(&held));
@@ -159,12 +162,36 @@ impl Held {
         self.spoilt.store(errno.0, Ordering::Release);
     }
 
-    /// Something was written, and may be in no more than the memory of the node's machine.
-    pub(crate) fn wrote(&self, connection: &Connection) {
+    /// Something was written, and may be in no more than the memory of a machine that was booted then.
+    pub(crate) fn wrote(&self, epoch: u64) {
         let syncs = |flags: OpenFlags| flags.contains(OpenFlags::DSYNC);
         if self.unsynced.load(Ordering::Relaxed) == 0 && !self.place().open.is_some_and(syncs) {
-            let _ = self.wrote_since(connection.epoch);
+            let _ = self.wrote_since(epoch);
         }
+    }
+
+    /// The same of its size, its attributes, or the names in it, which no flag makes durable at once; whoever syncs it next is told,
+    /// also if that is not through this fid.
+    pub(crate) fn changed(&self, epoch: u64) {
+        match self.is_open() {
+            true => drop(self.wrote_since(epoch)),
+            false => self.link.changed(self.place().qid.path, epoch),
+        }
+    }
+
+    /// Names in this directory were changed.
+    pub(crate) fn names_changed(&self, epoch: u64) {
+        self.link.changed(self.place().qid.path, epoch);
+    }
+
+    /// From now on, if the locks of `lead` are lost, this is lost too.
+    pub(crate) fn follows(&self, lead: &Arc<Held>) {
+        let _ = self.lead.set(Arc::downgrade(lead));
+    }
+
+    fn has_lead_lost(&self) -> bool {
+        let lead = self.lead.get().and_then(Weak::upgrade);
+        lead.is_some_and(|lead| lead.is_spoilt_by(Errno::IO))
     }
 
     fn wrote_since(&self, epoch: u64) -> Result<u64, u64> {
@@ -177,10 +204,14 @@ impl Held {
     pub(crate) fn synced(&self, sync: impl FnOnce() -> Result<u64, Errno>) -> Result<(), Errno> {
         // What is written meanwhile belongs to the next sync.
         let since = self.unsynced.swap(0, Ordering::Relaxed);
+        let file = self.place().qid.path;
+        let before = self.link.take_changed(file);
         let epoch = sync().inspect_err(|_| {
             let _ = self.wrote_since(since);
+            self.link.changed(file, before);
         })?;
-        match since == 0 || epoch == 0 || since == epoch {
+        let is_kept = |since: u64| since == 0 || epoch == 0 || since == epoch;
+        match is_kept(since) && is_kept(before) {
             true => Ok(()),
             false => Err(Errno::IO),
         }
@@ -221,6 +252,10 @@ impl Held {
         match self.spoilt.load(Ordering::Acquire) {
             0 => {}
             errno => return Err(Error::Server(Errno(errno))),
+        }
+        // What is open was claimed before anybody got the connection, the lead too.
+        if self.has_lead_lost() {
+            return Err(Error::Server(Errno::IO));
         }
         match self.is_ready(connection) {
             true => Ok(()),
@@ -270,6 +305,8 @@ impl Drop for Held {
     fn drop(&mut self) {
         let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
         let place = std::mem::take(place);
+        // Whoever opens it again, and syncs it, is told what became of it.
+        self.link.changed(place.qid.path, *self.unsynced.get_mut());
         self.link.leave(self.fid, self.clunk(&place));
     }
 }

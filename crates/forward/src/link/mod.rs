@@ -16,9 +16,10 @@ mod fids;
 mod reconnect;
 mod sequence;
 mod trial;
+mod unsynced;
 
 pub(crate) use connection::{CHECKED, Connection, Target};
-pub(crate) use trial::{Deed, next};
+pub(crate) use trial::{Deed, Done, next};
 
 use crate::held::{Freed, Held, claim};
 use crate::options::{Instance, Options};
@@ -29,6 +30,7 @@ use reconnect::Backoff;
 use sequence::Sequence;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use unsynced::Unsynced;
 
 /// Who has no time left has so much, to be told so.
 const LEAST: Duration = Duration::from_millis(1);
@@ -48,6 +50,7 @@ pub(crate) struct Link {
     sequence: Mutex<Sequence>,
     /// Under which number the witness knows us.
     witnessed: Mutex<Option<Instance>>,
+    unsynced: Mutex<Unsynced>,
 }
 
 struct State {
@@ -112,6 +115,7 @@ impl Link {
             fids: Mutex::new(fids),
             sequence: Mutex::default(),
             witnessed: Mutex::default(),
+            unsynced: Mutex::default(),
         })
     }
 
@@ -373,6 +377,16 @@ impl Link {
 
     pub(crate) fn leave(&self, fid: Fid, freed: Freed) {
         lock(&self.fids).leave(fid, freed);
+    }
+
+    /// Something of a file that nobody has open may be in no more than the memory of a machine that was booted then.
+    pub(crate) fn changed(&self, file: u64, epoch: u64) {
+        lock(&self.unsynced).add(file, epoch);
+    }
+
+    /// The epoch of what was changed first of a file that is being synced; 0 if nothing was.
+    pub(crate) fn take_changed(&self, file: u64) -> u64 {
+        lock(&self.unsynced).take(file)
     }
 
     pub(crate) fn all_held(&self) -> Vec<Arc<Held>> {

@@ -52,6 +52,16 @@ pub(crate) struct Done {
     pub(crate) answer: Option<Answer>,
     pub(crate) then: Option<Result<Answer, Error>>,
     pub(crate) connection: Arc<Connection>,
+    /// Of the machine that may have done it: the first that was asked, whoever gave the answer.
+    pub(crate) epoch: u64,
+}
+
+impl Done {
+    /// It may have been done before, at that epoch.
+    fn since(self, first: Option<u64>) -> Done {
+        let epoch = first.filter(|first| *first != 0).unwrap_or(self.epoch);
+        Done { epoch, ..self }
+    }
 }
 
 /// The next of several answers: all were asked for, up to one that failed, where nobody looks any further.
@@ -89,14 +99,15 @@ impl Link {
         self: &Arc<Self>,
         files: &[&Held],
         request: &Request<'_>,
-    ) -> Result<(Answer, Arc<Connection>), Errno> {
+    ) -> Result<(Answer, Done), Errno> {
         let deed = Deed {
             walk: None,
             request,
             then: None,
         };
-        let done = self.do_once(files, &deed)?;
-        Ok((done.answer.ok_or(Errno::NOENT)?, done.connection))
+        let mut done = self.do_once(files, &deed)?;
+        let answer = done.answer.take().ok_or(Errno::NOENT)?;
+        Ok((answer, done))
     }
 
     /// The same, with what goes before and behind it.
@@ -119,7 +130,7 @@ impl Link {
         deed: &Deed<'_>,
         number: &mut Option<u64>,
     ) -> Result<Done, Errno> {
-        let (mut give_up, mut sent_to) = (None, None);
+        let (mut give_up, mut sent_to, mut first) = (None, None, None);
         loop {
             let connection = self.connection(give_up)?;
             if sent_to.is_some_and(|lineage| lineage != connection.lineage) {
@@ -131,13 +142,14 @@ impl Link {
             }
             let (asked, error) = match ready(&connection, files) {
                 Ok(()) => match self.ask_once(&connection, deed, number) {
-                    Ok(done) => return Ok(done),
+                    Ok(done) => return Ok(done.since(first)),
                     Err(error) => (true, error),
                 },
                 Err(error) => (false, error),
             };
             if asked && error.may_have_happened() {
                 sent_to = Some(connection.lineage);
+                first.get_or_insert(connection.epoch);
             }
             match self.judge(&connection, &error) {
                 // A file that cannot be had again, after the request may have been done.
@@ -187,6 +199,7 @@ impl Link {
             answer,
             then: answers.next(),
             connection: connection.clone(),
+            epoch: connection.epoch,
         })
     }
 

@@ -84,7 +84,7 @@ impl Forwarded {
             .map_err(|errno| unreachable_node(&remote, errno))?;
         Ok(Forwarded {
             inodes: Inodes::new(uid, root),
-            waiting: Waiting::new()?,
+            waiting: Waiting::default(),
             believe: options.believe,
             freshness: options.freshness,
             observers: options.foresight.then(|| Arc::new(Observers::new(remote))),
@@ -590,7 +590,7 @@ impl Filesystem for Forwarded {
         reply: ReplyEmpty,
     ) {
         let open = self.inodes.get_open(handle);
-        let synced = open.and_then(|open| open.file.fsync(datasync));
+        let synced = open.and_then(|open| open.fsync(datasync));
         answer!(reply, synced, () => reply.ok());
     }
 

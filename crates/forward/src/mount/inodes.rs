@@ -157,7 +157,15 @@ impl Open {
         let flags = OpenFlags(self.flags.0 ^ OpenFlags::APPEND.0);
         let flags = flags.without(OpenFlags::TRUNC | OpenFlags::CREAT | OpenFlags::EXCL);
         let twin = self.inode.file(self.uid)?.open(flags)?;
+        let twin = twin.under_locks_of(&self.file);
         Ok(self.twin.get_or_init(|| twin).clone())
+    }
+
+    /// Makes durable what was written, to append or not.
+    pub(super) fn fsync(&self, data_only: bool) -> Result<(), Errno> {
+        let synced = self.file.fsync(data_only);
+        let twin = self.twin.get().map(|twin| twin.fsync(data_only));
+        synced.and(twin.unwrap_or(Ok(())))
     }
 }
 

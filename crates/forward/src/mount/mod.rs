@@ -17,7 +17,8 @@
 //! believes that. A mount by a user serves that user.
 //!
 //! **Limits.** `renameat2` with flags is EINVAL and `fallocate` is not supported: the protocol has no word for them. An
-//! append is in one piece as far as it fits into one message (a megabyte; 64 KiB with diod). `flock` and `fcntl` locks of
+//! append is in one piece as far as it fits into one message (a megabyte less a page, since the kernel splits what begins within one;
+//! 64 KiB with diod). `flock` and `fcntl` locks of
 //! the same file exclude each other, as over NFS, and who waits for a lock asks again every few milliseconds. An extended
 //! attribute cannot be empty. With servers that go by paths (diod), a file that was removed or replaced while it is
 //! open can be read and written, but `fstat` and `ftruncate` of it are ESTALE; and permissions are checked by this
@@ -82,7 +83,7 @@ impl Options {
             remote,
             freshness: Freshness::default(),
             believe: Duration::ZERO,
-            threads: 16,
+            threads: 64,
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
             foresight: true,

@@ -3,7 +3,7 @@
 //! A loop that sleeps is woken through a descriptor that it waits for; one that is awake looks here before it sleeps, so
 //! nothing is written for it. A loop that posts to itself wakes nobody.
 
-use super::listener::Arrival;
+use super::Arrival;
 use super::reply::Out;
 use crate::accounts::Load;
 use crate::data::Parts;

@@ -4,16 +4,14 @@
 //! which tags are in use. One thread at a time turns it ([`seat`]). Everybody else reaches it through its [`Mailbox`].
 
 mod connection;
-mod listener;
 mod mailbox;
 mod order;
 mod reply;
 mod seat;
-mod tls;
 mod turner;
 
-pub use listener::{Address, Arrival, Listener, arrived, bind_unix};
 pub use mailbox::{Done, Mailbox, ReplyTo};
+pub use presagio_door::{Address, Arrival, Listener, arrived, bind_unix, tls};
 pub use reply::Out;
 pub use seat::{Seat, watch};
 

@@ -248,8 +248,8 @@ impl Turner {
         self.tasks.extend(mail.batches.drain(..).map(Task::Serve));
         for parts in mail.cold.drain(..) {
             match &mut self.ring {
-                Some(ring) => ring.push(parts),
-                None => self.node.data.read_by_thread(parts),
+                Some(ring) if ring.has_room() => ring.push(parts),
+                _ => self.node.data.read_by_thread(parts),
             }
         }
         if let Some(ring) = &mut self.ring {
@@ -268,6 +268,10 @@ impl Turner {
     fn collect(&mut self) {
         let done = self.ring.as_mut().map(Ring::collect);
         for (parts, result) in done.into_iter().flatten() {
+            if result >= 0 {
+                let reads = &self.node.metrics.ring_reads;
+                reads.fetch_add(parts.len() as u64, Ordering::Relaxed);
+            }
             self.node.data.collected(parts, result);
         }
     }

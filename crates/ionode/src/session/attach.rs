@@ -4,7 +4,7 @@ use super::{Answer, Held, Open, Session};
 use crate::auth::credential::Credential;
 use crate::auth::munge::Refusal;
 use crate::identity::Identity;
-use crate::peer::Proof;
+use crate::peer::{Proof, may_be};
 use presagio_ninep::{Data, Errno, Fid, Qid, QidKind, Reply, Text};
 use std::sync::{Arc, PoisonError};
 
@@ -46,7 +46,7 @@ impl Session {
     fn let_in(&self, auth_fid: Fid, uid: u32) -> Result<Arc<Identity>, Refusal> {
         let proof = self.proof(auth_fid)?;
         let claimed = (uid != NO_UID).then_some(uid);
-        let who = proof.may_be(claimed, &self.node);
+        let who = may_be(proof, claimed, &self.node);
         let who = who.map_err(|why| match proof.uid() {
             Some(proved) if auth_fid != Fid::NONE => {
                 Refusal::not_permitted(format!("{why}: its credential is of uid {proved}"))

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Files that are open at a time to see how they lie, while a trace is read.
 const OPEN_MAX: usize = 256;
@@ -28,6 +29,9 @@ impl Session {
         requests: List<'_, Foreseen<'_>, N>,
         answer: &mut Answer<'_>,
     ) -> Result<()> {
+        if !self.node.hears_clients.load(Ordering::Relaxed) {
+            return answer.reply(Reply::Foresee { taken: 0 });
+        }
         let (mut announced, mut known) = (Vec::new(), None);
         for foreseen in requests.iter() {
             let range = foreseen.range;
@@ -122,6 +126,14 @@ impl Lies {
 }
 
 impl Shared {
+    /// Whether what clients foretell goes to the scheduler from now on. What they have foretold is forgotten if not.
+    pub fn hear_clients(&self, hear: bool) {
+        self.hears_clients.store(hear, Ordering::Relaxed);
+        if !hear {
+            self.data.engine().forget_announced();
+        }
+    }
+
     /// Foresees what a trace of an earlier run has, of files that are in the export: what came then is expected to come
     /// again. Returns how many requests the scheduler took.
     pub fn foresee_trace(&self, path: &Path) -> std::result::Result<u64, TraceError> {

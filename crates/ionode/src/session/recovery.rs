@@ -146,10 +146,12 @@ impl Session {
             program: text(says.program),
             rank: (says.rank != u32::MAX).then_some(says.rank),
         };
+        let client = Arc::new(client);
+        self.node.guests.add(&client);
         Greeting {
             instance,
             once,
-            client: Arc::new(client),
+            client,
             app: (!job.is_empty()).then(|| crc32fast::hash(job.as_bytes())),
             metrics: self.node.metrics.job(&job),
         }

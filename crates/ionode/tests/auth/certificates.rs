@@ -1,6 +1,6 @@
 //! Certificates of all kinds, made for one test.
 
-use presagio_ionode::TlsFiles;
+use presagio_door::TlsFiles;
 use presagio_ninep::client::TlsIdentity;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose, date_time_ymd};
@@ -60,6 +60,11 @@ impl Authority {
         })
     }
 
+    /// The files of a certificate with these names, and of its key.
+    pub fn user_files(&self, file: &str, names: &[&str]) -> (PathBuf, PathBuf) {
+        self.sign(user(names), file)
+    }
+
     fn user_with(
         &self,
         file: &str,
@@ -67,11 +72,7 @@ impl Authority {
         servers: &Authority,
         change: impl FnOnce(&mut CertificateParams),
     ) -> TlsIdentity {
-        let mut params = CertificateParams::new([]).expect("parameters");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let names = names.iter().map(|name| name.to_string().try_into());
-        let names = names.map(|name| SanType::URI(name.expect("a name")));
-        params.subject_alt_names.extend(names);
+        let mut params = user(names);
         change(&mut params);
         let (certificate, key) = self.sign(params, file);
         let identity = TlsIdentity::from_files(&certificate, &key, &servers.certificate());
@@ -86,4 +87,14 @@ impl Authority {
         std::fs::write(path("key"), key.serialize_pem()).expect("a file");
         (path("pem"), path("key"))
     }
+}
+
+/// What a certificate with these names is to say.
+fn user(names: &[&str]) -> CertificateParams {
+    let mut params = CertificateParams::new([]).expect("parameters");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let names = names.iter().map(|name| name.to_string().try_into());
+    let names = names.map(|name| SanType::URI(name.expect("a name")));
+    params.subject_alt_names.extend(names);
+    params
 }

@@ -1,0 +1,547 @@
+//! `--policy adaptive`: learns, while the node runs, which policy and which TWINS window suit what arrives.
+//!
+//! A period, from its beginning to the next:
+//!
+//! 1. The engine tells of each request under its lock ([`Watch`]), and counts bytes and busy time.
+//! 2. When the period is over, what was seen and served is an [`Observation`]. It teaches the node's own tuner, and is
+//!    announced to the council if there is one.
+//! 3. The council's answer comes some milliseconds later and is carried out then. Without an answer for [`ALONE_AFTER`]
+//!    periods, or without a council, the node's own tuner decides.
+//! 4. After a switch the old policy runs dry. That time counts for neither: what is measured begins a while later.
+//! 5. Within a period the node glances at what arrives. When that is not what it was (another operation, other sizes), the
+//!    period would tell of two workloads: a short one begins at once, and its end is the decision.
+//!
+//! Whoever names a policy by hand switches all this off; naming `adaptive` switches it on again. Nothing here is on the way
+//! of a request but [`Watcher`].
+
+use crate::node::Shared;
+use presagio_core::{Nanos, Request};
+use presagio_council::log::Log;
+use presagio_council::store::{self, Keeper, StoreError};
+use presagio_council::{Client, ClientConfig, candidates, observed, unix_ms, wire};
+use presagio_engine::{Done, Recorder};
+use presagio_sched::SettingsError;
+use presagio_tune::{
+    Alone, Arm, Choice, Context, Detector, Observation, REQUESTS_MIN, Tuner, TunerSettings,
+    WarmStart, Watch, Why,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Periods without an answer after which a node decides alone.
+pub const ALONE_AFTER: u64 = 3;
+
+/// The share of a period for which nothing is measured after a switch.
+const SETTLES: f64 = 0.1;
+
+/// The share of a period that has to be measured for it to count.
+const COUNTS: f64 = 0.5;
+
+/// The share of a period after which what arrives is glanced at, and the length of one that begins because of that.
+const GLANCES: f64 = 0.125;
+const SHORT: f64 = 0.25;
+
+/// Bytes of explanations that a node keeps.
+const LOG_MAX: u64 = 64 << 20;
+
+/// How a node learns what suits it.
+#[derive(Clone, Debug)]
+pub struct AdaptiveConfig {
+    /// Arms, and how they are chosen.
+    pub tuner: TunerSettings,
+    /// What suits contexts that were never seen.
+    pub warm: Option<WarmStart>,
+    /// What tells accesses apart.
+    pub detector: Detector,
+    /// How often is decided.
+    pub period: Duration,
+    /// Where what was learned is kept; else it is forgotten when the node ends.
+    pub learned: Option<PathBuf>,
+    /// Who decides for several nodes.
+    pub council: Option<ClientConfig>,
+}
+
+/// A node cannot learn.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdaptiveError {
+    /// Not from its store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system does not let it.
+    #[error("what was decided cannot be explained, nor the council be asked: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What a node that adapts keeps. See the module's header.
+pub struct Adaptive {
+    watch: Arc<Mutex<Eyes>>,
+    period: Duration,
+    /// Held while something is switched, so that a decision does not come after an order.
+    is_on: Mutex<bool>,
+    client: Option<Client>,
+    books: Mutex<Books>,
+    last: Mutex<Option<Said>>,
+    /// Periods for which something was decided.
+    pub decisions: AtomicU64,
+    /// Times that something was switched.
+    pub changes: AtomicU64,
+    /// Decisions of the node itself.
+    pub alone: AtomicU64,
+}
+
+/// What was learned, and where it is kept.
+struct Books {
+    alone: Alone,
+    keeper: Option<Keeper>,
+    log: Option<Log>,
+}
+
+/// What was decided last.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// What is to be done.
+    pub arm: Arm,
+    /// In which situation.
+    pub context: String,
+    /// Why.
+    pub why: String,
+    /// Who said so: the council, or the node.
+    pub by: &'static str,
+    /// Whether it is tried rather than believed to be best.
+    pub explores: bool,
+    seen: Option<Observation>,
+}
+
+/// What arrives.
+#[derive(Default)]
+struct Eyes {
+    watch: Watch,
+    glance: Glance,
+}
+
+/// Requests since the last glance, and their bytes: by operation.
+#[derive(Clone, Copy, Default)]
+struct Glance {
+    requests: [u64; 2],
+    bytes: [u64; 2],
+}
+
+/// What a glance tells: the operation of most requests, and the power of two of their size.
+type Look = (usize, u32);
+
+impl Glance {
+    /// None if too little arrived.
+    fn look(&self) -> Option<Look> {
+        let op = usize::from(self.requests[1] > self.requests[0]);
+        let size = self.bytes[op].checked_div(self.requests[op])?;
+        (self.requests[op] >= REQUESTS_MIN).then(|| (op, size.max(1).ilog2()))
+    }
+}
+
+/// Tells of what arrives.
+struct Watcher(Arc<Mutex<Eyes>>);
+
+impl Recorder for Watcher {
+    fn arrival(&mut self, request: &Request) {
+        // Held by nobody but for the end of a period.
+        let mut eyes = lock(&self.0);
+        eyes.watch.arrived(request);
+        let op = request.op.index();
+        eyes.glance.requests[op] += 1;
+        eyes.glance.bytes[op] += request.range.len();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Adaptive {
+    /// Opens what was learned before, and the line to the council.
+    pub fn new(config: AdaptiveConfig) -> Result<Adaptive, AdaptiveError> {
+        let mut tuner = Tuner::new(config.tuner);
+        if let Some(warm) = config.warm {
+            tuner = tuner.warmed(warm);
+        }
+        let (mut keeper, mut log) = (None, None);
+        if let Some(path) = &config.learned {
+            let (opened, kept) = store::open(path)?;
+            presagio_council::restore(&mut tuner, &kept);
+            keeper = Some(opened);
+            log = Some(Log::open(&presagio_council::log::beside(path), LOG_MAX)?);
+        }
+        Ok(Adaptive {
+            watch: Arc::default(),
+            period: config.period,
+            is_on: Mutex::new(true),
+            client: config.council.map(Client::start).transpose()?,
+            books: Mutex::new(Books {
+                alone: Alone::new(tuner, config.detector),
+                keeper,
+                log,
+            }),
+            last: Mutex::new(None),
+            decisions: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
+        })
+    }
+
+    /// Who has to be told of arrivals.
+    pub fn watcher(&self) -> Box<dyn Recorder> {
+        Box::new(Watcher(self.watch.clone()))
+    }
+
+    /// Whether decisions are carried out. While it is held, none is.
+    pub fn is_on(&self) -> MutexGuard<'_, bool> {
+        lock(&self.is_on)
+    }
+
+    /// What was decided last.
+    pub fn last(&self) -> Option<Said> {
+        lock(&self.last).clone()
+    }
+
+    /// For whoever asks what the node does.
+    pub fn status(&self) -> Value {
+        let last = self.last().map(|said| {
+            json!({
+                "arm": said.arm.to_string(),
+                "context": said.context,
+                "why": said.why,
+                "by": said.by,
+                "explores": said.explores,
+                "seen": said.seen.as_ref().map(observed),
+                "bytes_per_busy_s": said.seen.and_then(|seen| seen.reward()),
+            })
+        });
+        let council = self.client.as_ref().map(|client| {
+            let line = client.state();
+            json!({
+                "address": client.council().to_string(),
+                "connected": line.connected,
+                "trouble": line.trouble,
+                "announced": line.sent,
+                "decisions": line.decisions,
+                "unkept": line.unkept,
+            })
+        });
+        json!({
+            "on": *self.is_on(),
+            "decisions": self.decisions.load(Relaxed),
+            "changes": self.changes.load(Relaxed),
+            "alone": self.alone.load(Relaxed),
+            "contexts": lock(&self.books).alone.tuner().len(),
+            "council": council,
+            "last": last,
+        })
+    }
+
+    /// Whether the council listens; none if there is none to listen.
+    pub fn is_heard(&self) -> Option<bool> {
+        self.client.as_ref().map(|client| client.state().connected)
+    }
+}
+
+/// Decides until the node ends.
+pub fn run(adaptive: &Adaptive, node: &Shared, ending: &OwnedFd) {
+    let mut pulse = Pulse::new(adaptive, node);
+    loop {
+        let mut waits = vec![PollFd::new(ending, PollFlags::IN)];
+        if let Some(client) = &adaptive.client {
+            waits.push(PollFd::from_borrowed_fd(client.came(), PollFlags::IN));
+        }
+        let timeout = pulse.next().saturating_duration_since(Instant::now());
+        let timeout = rustix::time::Timespec::try_from(timeout).ok();
+        let _ = poll(&mut waits, timeout.as_ref());
+        if !waits[0].revents().is_empty() {
+            return;
+        }
+        pulse.beat();
+    }
+}
+
+/// A node's periods.
+struct Pulse<'a> {
+    adaptive: &'a Adaptive,
+    node: &'a Shared,
+    /// When this period is over.
+    until: Instant,
+    /// From when on it is measured, if that is still to come.
+    settles: Option<Instant>,
+    /// From when on it was measured, and what was done before.
+    begun: Instant,
+    before: Done,
+    /// How often the settings had changed then.
+    settings: u64,
+    /// When to glance next, and what was seen when the workload was last known.
+    glances: Instant,
+    known: Option<Look>,
+    /// Whether this period was begun because the workload changed.
+    is_short: bool,
+    /// Whether the next change begins one: a whole period is due between two, or what always changes would never be judged.
+    may_cut: bool,
+    /// Announcements count from 1.
+    sequence: u64,
+    /// The last one that was answered.
+    answered: u64,
+}
+
+impl<'a> Pulse<'a> {
+    fn new(adaptive: &'a Adaptive, node: &'a Shared) -> Pulse<'a> {
+        let now = Instant::now();
+        Pulse {
+            adaptive,
+            node,
+            until: now + adaptive.period,
+            settles: None,
+            begun: now,
+            before: node.data.engine().done(),
+            settings: node.settings_changed(),
+            glances: now + adaptive.period.mul_f64(GLANCES),
+            known: None,
+            is_short: false,
+            may_cut: true,
+            sequence: 0,
+            answered: 0,
+        }
+    }
+
+    /// When there is something to do.
+    fn next(&self) -> Instant {
+        let settles = self.settles.unwrap_or(self.until);
+        settles.min(self.until).min(self.glances)
+    }
+
+    fn beat(&mut self) {
+        self.listen();
+        let now = Instant::now();
+        if now >= self.until {
+            self.end(now);
+        } else if self.settles.is_some_and(|moment| now >= moment) {
+            self.begin(now);
+        }
+        if now >= self.glances {
+            self.glance(now);
+        }
+    }
+
+    /// Is this still the same workload?
+    fn glance(&mut self, now: Instant) {
+        self.glances = now + self.adaptive.period.mul_f64(GLANCES);
+        let glance = std::mem::take(&mut lock(&self.adaptive.watch).glance);
+        let Some(look) = glance.look() else { return };
+        let before = self.known.replace(look);
+        if before.is_none_or(|before| before == look) || !self.may_cut {
+            return;
+        }
+        self.begin(now);
+        self.until = now + self.adaptive.period.mul_f64(SHORT);
+        (self.is_short, self.may_cut) = (true, false);
+    }
+
+    /// From now on it counts.
+    fn begin(&mut self, now: Instant) {
+        self.settles = None;
+        self.begun = now;
+        self.before = self.node.data.engine().done();
+        self.settings = self.node.settings_changed();
+        lock(&self.adaptive.watch).watch.end_period();
+    }
+
+    /// Carries out what the council has decided, if that answers what was announced lately.
+    fn listen(&mut self) {
+        let decision = self.adaptive.client.as_ref().and_then(Client::take);
+        let Some(decision) = decision else { return };
+        if decision.sequence + 1 < self.sequence {
+            return;
+        }
+        self.answered = decision.sequence;
+        let said = Said {
+            arm: decision.arm,
+            context: decision.context,
+            why: decision.why,
+            by: "council",
+            explores: decision.explores,
+            seen: lock(&self.adaptive.last).as_ref().and_then(|it| it.seen),
+        };
+        self.carry_out(said);
+    }
+
+    /// A period is over.
+    fn end(&mut self, now: Instant) {
+        let (seen, realised) = self.observe(now);
+        let in_force = self.node.arm();
+        self.until += self.adaptive.period;
+        self.may_cut |= !std::mem::take(&mut self.is_short);
+        if self.until <= now {
+            // The machine was asleep, or far too busy.
+            self.until = now + self.adaptive.period;
+        }
+        self.begin(now);
+        self.sequence += 1;
+        if let Some(client) = &self.adaptive.client {
+            client.announce(wire::Announcement {
+                sequence: self.sequence,
+                arm: in_force,
+                settled: realised.is_some(),
+                again: false,
+                observation: seen,
+            });
+        }
+        if let Some(said) = lock(&self.adaptive.last).as_mut() {
+            said.seen = Some(seen);
+        }
+        let is_alone =
+            self.adaptive.client.is_none() || self.answered + ALONE_AFTER < self.sequence;
+        let (context, choice) = self.learn(&seen, realised, in_force, is_alone);
+        if is_alone {
+            self.adaptive.alone.fetch_add(1, Relaxed);
+            self.carry_out(Said {
+                arm: choice.arm,
+                context: context.map(|it| it.to_string()).unwrap_or_default(),
+                why: choice.why.to_string(),
+                by: "node",
+                explores: explores(choice.why),
+                seen: Some(seen),
+            });
+        }
+    }
+
+    /// What was seen and served, and what was in force for all of it.
+    fn observe(&self, now: Instant) -> (Observation, Option<Arm>) {
+        let node = self.node;
+        let measured = now.saturating_duration_since(self.begun);
+        let done = node.data.engine().done().since(self.before);
+        let connections = node.connections();
+        let seen = Observation {
+            period: Nanos::from(measured),
+            busy: done.busy,
+            served: done.bytes.iter().sum(),
+            servers: node.export.storage().servers(),
+            clients: node.guests.machines(connections) as u32,
+            processes: connections as u32,
+            arrived: lock(&self.adaptive.watch).watch.end_period(),
+        };
+        let is_settled = self.settles.is_none()
+            && self.settings == node.settings_changed()
+            && measured >= self.adaptive.period.mul_f64(COUNTS);
+        (seen, is_settled.then(|| node.arm()))
+    }
+
+    /// Teaches the node's own tuner, whoever decides.
+    fn learn(
+        &self,
+        seen: &Observation,
+        realised: Option<Arm>,
+        in_force: Arm,
+        is_alone: bool,
+    ) -> (Option<Context>, Choice) {
+        let mut books = lock(&self.adaptive.books);
+        let books = &mut *books;
+        let (context, choice) = books.alone.decide(seen, realised, in_force);
+        let changed = books.alone.tuner_mut().changed();
+        if let Some(keeper) = books.keeper.as_ref().filter(|_| !changed.is_empty()) {
+            keeper.keep(changed, BTreeMap::new());
+        }
+        if let Some(log) = books.log.as_mut().filter(|_| is_alone) {
+            log.add(&explanation(
+                &self.node.config.name,
+                seen,
+                realised,
+                context,
+                &choice,
+            ));
+            log.flush();
+        }
+        (context, choice)
+    }
+
+    /// Switches, unless somebody said by hand what to do.
+    fn carry_out(&mut self, said: Said) {
+        let adaptive = self.adaptive;
+        adaptive.decisions.fetch_add(1, Relaxed);
+        *lock(&adaptive.last) = Some(said.clone());
+        let is_on = adaptive.is_on();
+        if !*is_on || said.arm == self.node.arm() {
+            return;
+        }
+        match self.node.set_arm(said.arm) {
+            Ok(()) => {
+                adaptive.changes.fetch_add(1, Relaxed);
+                self.settles = Some(Instant::now() + adaptive.period.mul_f64(SETTLES));
+                let Said {
+                    arm,
+                    by,
+                    why,
+                    context,
+                    ..
+                } = said;
+                tracing::info!("{arm}, chosen by the {by}: {why}; {context}");
+            }
+            Err(error) => {
+                let error: &SettingsError = &error;
+                tracing::warn!("{} was chosen and cannot be used: {error}", said.arm);
+            }
+        }
+    }
+}
+
+fn explores(why: Why) -> bool {
+    matches!(why, Why::Untried | Why::Explored)
+}
+
+/// A line of the node's own log, with the fields of the council's.
+fn explanation(
+    name: &str,
+    seen: &Observation,
+    realised: Option<Arm>,
+    context: Option<Context>,
+    choice: &Choice,
+) -> Value {
+    let mut evidence = observed(seen);
+    evidence["in_force"] = realised.map(|arm| arm.to_string()).into();
+    evidence["bytes_per_busy_s"] = seen.reward().into();
+    json!({
+        "at": unix_ms(),
+        "node": name,
+        "context": context.map(|it| it.to_string()),
+        "evidence": evidence,
+        "candidates": candidates(&choice.candidates),
+        "own": choice.arm.to_string(),
+        "chosen": choice.arm.to_string(),
+        "explores": explores(choice.why),
+        "why": choice.why.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_core::{FileId, Op, Range, RequestId};
+
+    #[test]
+    fn a_glance_tells_operation_and_size_of_what_arrives() {
+        let eyes = Arc::<Mutex<Eyes>>::default();
+        let mut watcher = Watcher(eyes.clone());
+        let mut arrive = |op: Op, size: u64, count: u64| {
+            for at in 0..count {
+                let range = Range::at(at * size, size);
+                watcher.arrival(&Request::new(RequestId(at), FileId(1), op, range));
+            }
+            std::mem::take(&mut lock(&eyes).glance).look()
+        };
+        assert_eq!(arrive(Op::Read, 4096, REQUESTS_MIN - 1), None);
+        assert_eq!(arrive(Op::Read, 4096, REQUESTS_MIN), Some((0, 12)));
+        assert_eq!(arrive(Op::Write, 5000, 100), Some((1, 12)));
+        assert_eq!(arrive(Op::Write, 0, 100), Some((1, 0)));
+    }
+}
