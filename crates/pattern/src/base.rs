@@ -18,21 +18,21 @@ use presagio_core::Op;
 pub struct PatternId(pub u32);
 
 /// What followed a pattern is kept for so many different successors.
-const SUCCESSORS: usize = 4;
+pub(crate) const SUCCESSORS: usize = 4;
 
 /// Memory for patterns grows by so many at once.
 const GROWTH: usize = 64;
 
 /// A pattern and what is remembered of it.
 #[derive(Clone, Debug)]
-struct Known {
-    pattern: Pattern,
-    id: PatternId,
-    occurrences: u32,
+pub(crate) struct Known {
+    pub(crate) pattern: Pattern,
+    pub(crate) id: PatternId,
+    pub(crate) occurrences: u32,
     /// The number of the decision that it was last seen in.
-    last_seen: u32,
+    pub(crate) last_seen: u32,
     /// What came after it, and how often; 0 is none.
-    successors: [(PatternId, u32); SUCCESSORS],
+    pub(crate) successors: [(PatternId, u32); SUCCESSORS],
 }
 
 /// Bytes that a pattern takes in a knowledge base.
@@ -93,13 +93,13 @@ pub struct Next {
 pub struct KnowledgeBase {
     settings: Settings,
     /// In the order of their names.
-    known: Vec<Known>,
+    pub(crate) known: Vec<Known>,
     /// The greatest distance between patterns that mostly read, and between those that mostly write.
-    distance_max: [u64; 2],
+    pub(crate) distance_max: [u64; 2],
     /// The first pattern that was not compared with the others since the maximum changed.
     to_recompare: [Option<PatternId>; 2],
-    next_id: u32,
-    decisions: u32,
+    pub(crate) next_id: u32,
+    pub(crate) decisions: u32,
     last: Option<PatternId>,
     warper: Warper,
 }
@@ -246,7 +246,7 @@ impl KnowledgeBase {
 
     fn add(&mut self, pattern: Pattern) -> PatternId {
         let id = PatternId(self.next_id);
-        self.next_id += 1;
+        self.next_id = self.next_id.saturating_add(1);
         if self.known.len() == self.known.capacity() {
             self.known.reserve_exact(GROWTH);
         }

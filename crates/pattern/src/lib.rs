@@ -39,6 +39,7 @@
 mod base;
 mod extents;
 mod judge;
+mod keep;
 pub mod plain;
 mod series;
 mod settings;
@@ -46,6 +47,7 @@ mod warp;
 
 pub use base::{Decision, Evicted, KnowledgeBase, Merged, Next, PatternId};
 pub use judge::{Judge, Tally, Verdict};
+pub use keep::Corrupt;
 pub use series::{Pattern, Recorder};
 pub use settings::{Distance, OpSettings, Representation, Settings};
 pub use warp::{Warper, distance};

@@ -171,7 +171,7 @@ pub fn find<'a>(
 }
 
 /// 1 − distance/greatest; 0/0 is 0, so that the first score of equal patterns is 1.
-pub(crate) fn score(distance: u64, greatest: u64) -> f64 {
+pub fn score(distance: u64, greatest: u64) -> f64 {
     match distance {
         0 => 1.0,
         _ => 1.0 - distance as f64 / greatest as f64,

@@ -50,6 +50,9 @@ pub struct Options {
     pub folds: usize,
     /// Who gets which.
     pub seed: u64,
+    /// By case, the group that it belongs to: what comes from one run is alike, and goes to one fold, or a fold would be
+    /// judged by trees that have seen it. Empty if each case is its own.
+    pub groups: Vec<usize>,
 }
 
 impl Default for Options {
@@ -59,6 +62,7 @@ impl Default for Options {
             depth_max: 24,
             folds: 10,
             seed: 1,
+            groups: Vec::new(),
         }
     }
 }
@@ -115,9 +119,11 @@ fn tree(name: &str, schema: &Schema, root: Node) -> Tree {
 
 /// For each fold, the cases that are not in it and those that are.
 fn folds(count: usize, options: &Options) -> Vec<(Vec<usize>, Vec<usize>)> {
-    let mut dealt: Vec<usize> = (0..count).map(|at| at % options.folds.max(2)).collect();
+    let group = |at: usize| options.groups.get(at).copied().unwrap_or(at);
+    let groups = (0..count).map(|at| group(at) + 1).max().unwrap_or(0);
+    let mut dealt: Vec<usize> = (0..groups).map(|at| at % options.folds.max(2)).collect();
     Random::new(options.seed).shuffle(&mut dealt);
-    let of = |fold: usize| (0..count).partition(|at| dealt[*at] != fold);
+    let of = |fold: usize| (0..count).partition(|at| dealt[group(*at)] != fold);
     (0..options.folds.max(2)).map(of).collect()
 }
 
@@ -457,6 +463,23 @@ mod tests {
         cases.push(case(1, [3.0, 0.0]));
         let (tree, _) = train("t", &schema(), &cases, &Options::default());
         assert_eq!(tree.answer(&[0.0, 0.0, 0.0]), "high");
+    }
+
+    #[test]
+    fn a_group_is_never_on_both_sides_of_a_fold() {
+        let groups: Vec<usize> = (0..200).map(|at| at / 7).collect();
+        let options = Options {
+            groups: groups.clone(),
+            ..Options::default()
+        };
+        let mut judged = 0;
+        for (inside, outside) in folds(200, &options) {
+            let of = |all: &[usize]| all.iter().map(|at| groups[*at]).collect::<Vec<_>>();
+            let taught = of(&inside);
+            assert!(of(&outside).iter().all(|group| !taught.contains(group)));
+            judged += outside.len();
+        }
+        assert_eq!(judged, 200);
     }
 
     #[test]

@@ -11,23 +11,46 @@
 //! [`Selector`] does all of it. The trees are a text ([`Trees`]); [`Trees::shipped`] are those that `presagio train` made from
 //! simulated campaigns. [`train`](learn::train) makes trees, [`evaluate`] says how good they are.
 //!
+//! Where nothing was learned beforehand, it is learned while it works (paper 001): a node watches what arrives ([`Watch`]), a
+//! network says how files are accessed ([`Detector`]), that and a few counts are a [`Context`], each of which has a [`Bandit`] over
+//! [`Arms`], policies and windows. [`Tuner`] has all of them and what is to be kept, [`Alone`] is a node by itself, [`Council`] many
+//! together.
+//!
 //! *Invariants.* Nothing here does I/O, reads a clock or draws a random number that is not from a seed. A request costs the
 //! same whatever came before it, and memory is bounded.
 
 #![forbid(unsafe_code)]
 
+mod arm;
+mod bandit;
+mod context;
+mod council;
 pub mod evaluate;
 pub mod learn;
 mod metrics;
+mod network;
 mod random;
 mod select;
+pub mod teach;
 mod text;
 mod tree;
+mod tuner;
+mod watch;
 
+pub use arm::{Arm, ArmError, Arms};
+pub use bandit::{ArmState, Bandit, Reason, Strategy, UnknownStrategy};
+pub use context::{Access, Context, Load, Magnitude, Situation};
+pub use council::{
+    Alone, Announcement, Consensus, Council, CouncilSettings, Decision as CouncilDecision,
+    Evidence, NodeId, Refused, SILENT_ROUNDS_MAX,
+};
 pub use metrics::{FileMetrics, Metrics, Period};
+pub use network::{Detector, HIDDEN, Network, Transform, power};
 pub use random::Random;
 pub use select::{
-    Chooser, Class, DETECTION, Decision, Drive, Selection, Selector, Trees, TreesError,
+    Chooser, Class, DETECTION, Decision, Drive, Selection, Selector, Trees, TreesError, majority_of,
 };
 pub use text::TextError;
 pub use tree::{Feature, Kind, Node, Schema, Tree};
+pub use tuner::{Candidate, Changed, Choice, Corrupt, Tuner, TunerSettings, WarmStart, Why};
+pub use watch::{Arrived, Features, Nonsense, Observation, REQUESTS_MIN, Watch};

@@ -4,18 +4,28 @@
 //! one is from where that one ended; and the *average stripe access time difference* (4.3.2), how long it takes from the first
 //! request for a stripe to the last. Requests that an application makes at once arrive at once.
 //!
-//! The thesis computes both from a whole trace. Here a period has an end and memory has a bound: stripes are remembered in a
-//! table of fixed size, and one that another needs the place of is over. What a period has seen of a stripe counts in it.
+//! The thesis computes both from a whole trace. Here somebody decides at the end of each period, and memory has a bound: stripes
+//! are remembered in a table of fixed size, and one that another needs the place of is over.
+//!
+//! *Windows.* A disk that seeks may serve two or three large requests in a period, which do not tell one process from
+//! several that take turns. So sums go on over several periods, a *window*, until there are [`WINDOW_REQUESTS`] for each file or
+//! it has [`WINDOW_PERIODS`]; each end of a period shows what the window has by then. Where much arrives, a window is a period.
 
 use presagio_core::{FileId, IdHashMap, Nanos, Op, Request};
 
-/// Files that are followed in a period. Of the others only requests and bytes are counted.
+/// Files that are followed in a window. Of the others only requests and bytes are counted.
 const FILES_MAX: usize = 8192;
 
 /// Stripes that are remembered at a time: a power of two.
 const STRIPES: usize = 4096;
 
-/// Sums over the requests of a period. See the module's header.
+/// A window is full when it has so many requests for each file.
+const WINDOW_REQUESTS: u64 = 64;
+
+/// A window never has more periods than this.
+const WINDOW_PERIODS: u32 = 16;
+
+/// Sums over the requests of a window. See the module's header.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     stripe_bits: u32,
@@ -23,10 +33,14 @@ pub struct Metrics {
     known: [IdHashMap<FileId, u32>; 2],
     files: Vec<Sums>,
     stripes: Vec<Stripe>,
-    /// The period's number: stripes of another one are not there.
-    period: u32,
+    /// The window's number: stripes of another one are not there.
+    window: u32,
     requests: [u64; 2],
     bytes: [u64; 2],
+    /// Requests of this period alone.
+    latest: [u64; 2],
+    /// Periods that the window has.
+    periods: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +72,10 @@ struct Stripe {
     last: u64,
     /// The place of its file.
     file: u32,
-    period: u32,
+    window: u32,
 }
 
-/// What a period had of a file and an operation.
+/// What a window had of a file and an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileMetrics {
     /// Which operation.
@@ -80,12 +94,18 @@ pub struct FileMetrics {
     pub stripe_us: f64,
     /// The same, by the average time between two requests for the file.
     pub stripe_turns: f64,
+    /// The share of what the requests lie in that they ask for.
+    pub density: f64,
+    /// Files that requests of the operation came for.
+    pub files: u64,
+    /// Whether the window is at its end: no more will come to this.
+    pub is_whole: bool,
 }
 
-/// What a period had.
+/// What a window had at the end of a period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Period {
-    /// Requests: reads and writes.
+    /// Requests of the window: reads and writes.
     pub requests: [u64; 2],
     /// Their bytes.
     pub bytes: [u64; 2],
@@ -93,12 +113,14 @@ pub struct Period {
     pub files: Vec<FileMetrics>,
     /// Files that requests came for: read and written.
     pub accessed: [u64; 2],
+    /// Requests since the end of the period before.
+    pub latest: [u64; 2],
 }
 
 impl Period {
-    /// The operation of most requests; none if there was no request.
+    /// The operation of most requests since the period before; none if there was no request.
     pub fn op(&self) -> Option<Op> {
-        match self.requests {
+        match self.latest {
             [0, 0] => None,
             [reads, writes] if writes > reads => Some(Op::Write),
             _ => Some(Op::Read),
@@ -114,9 +136,11 @@ impl Metrics {
             known: [IdHashMap::default(), IdHashMap::default()],
             files: Vec::new(),
             stripes: vec![Stripe::default(); STRIPES],
-            period: 1,
+            window: 1,
             requests: [0; 2],
             bytes: [0; 2],
+            latest: [0; 2],
+            periods: 0,
         }
     }
 
@@ -133,6 +157,7 @@ impl Metrics {
             request.range.len(),
         );
         self.requests[op] += 1;
+        self.latest[op] += 1;
         self.bytes[op] += size;
         let place = match self.known[op].get(&request.file) {
             Some(place) => *place,
@@ -160,32 +185,48 @@ impl Metrics {
         }
     }
 
-    /// What the period had; the next one begins.
+    /// What the window had up to now; the next period begins, and if the window is full, the next window.
     pub fn end_period(&mut self) -> Period {
-        for at in 0..self.stripes.len() {
-            let stripe = self.stripes[at];
-            if stripe.period == self.period {
-                self.close(stripe);
-            }
+        self.periods += 1;
+        let is_full = self.is_full();
+        let mut files = self.files.clone();
+        let open = self.stripes.iter();
+        for stripe in open.filter(|stripe| stripe.window == self.window) {
+            files[stripe.file as usize].close(stripe);
         }
-        self.period = match self.period.wrapping_add(1) {
+        let accessed = self.known.each_ref().map(|known| known.len() as u64);
+        let paired = files.iter().filter(|sums| sums.requests > 1);
+        let period = Period {
+            latest: std::mem::take(&mut self.latest),
+            requests: self.requests,
+            bytes: self.bytes,
+            files: paired.map(|sums| sums.metrics(accessed, is_full)).collect(),
+            accessed,
+        };
+        if is_full {
+            self.forget();
+        }
+        period
+    }
+
+    fn is_full(&self) -> bool {
+        let requests = self.requests[0] + self.requests[1];
+        let enough = WINDOW_REQUESTS * self.files.len() as u64;
+        requests >= enough || self.periods >= WINDOW_PERIODS
+    }
+
+    /// The next window begins.
+    fn forget(&mut self) {
+        self.window = match self.window.wrapping_add(1) {
             0 => {
                 self.stripes.fill(Stripe::default());
                 1
             }
             next => next,
         };
-        let files = self.files.iter().filter(|sums| sums.requests > 1);
-        let period = Period {
-            requests: self.requests,
-            bytes: self.bytes,
-            files: files.map(Sums::metrics).collect(),
-            accessed: [self.known[0].len() as u64, self.known[1].len() as u64],
-        };
         self.known.iter_mut().for_each(IdHashMap::clear);
         self.files.clear();
-        (self.requests, self.bytes) = ([0; 2], [0; 2]);
-        period
+        (self.requests, self.bytes, self.periods) = ([0; 2], [0; 2], 0);
     }
 
     #[cold]
@@ -216,7 +257,7 @@ impl Metrics {
         let mixed = (number ^ (u64::from(file) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let at = (mixed >> 32) as usize & (STRIPES - 1);
         let stripe = &mut self.stripes[at];
-        if (stripe.file, stripe.number, stripe.period) == (file, number, self.period) {
+        if (stripe.file, stripe.number, stripe.window) == (file, number, self.window) {
             stripe.last = stripe.last.max(now);
             stripe.first = stripe.first.min(now);
             return;
@@ -228,24 +269,24 @@ impl Metrics {
                 first: now,
                 last: now,
                 file,
-                period: self.period,
+                window: self.window,
             },
         );
-        if old.period == self.period {
-            self.close(old);
+        if old.window == self.window {
+            self.files[old.file as usize].close(&old);
         }
-    }
-
-    fn close(&mut self, stripe: Stripe) {
-        let sums = &mut self.files[stripe.file as usize];
-        sums.stripes += 1;
-        sums.stripe_ns = sums.stripe_ns.saturating_add(stripe.last - stripe.first);
     }
 }
 
 impl Sums {
-    /// Of at least two requests.
-    fn metrics(&self) -> FileMetrics {
+    /// No more requests come for a stripe.
+    fn close(&mut self, stripe: &Stripe) {
+        self.stripes += 1;
+        self.stripe_ns = self.stripe_ns.saturating_add(stripe.last - stripe.first);
+    }
+
+    /// Of at least two requests, in a window in which so many files were accessed, by operation.
+    fn metrics(&self, accessed: [u64; 2], is_whole: bool) -> FileMetrics {
         let pairs = (self.requests - 1) as f64;
         let stripe_ns = self.stripe_ns as f64 / self.stripes.max(1) as f64;
         let turn_ns = (self.last.since(self.first).0 as f64 / pairs).max(1.0);
@@ -258,6 +299,9 @@ impl Sums {
             reach: self.apart / pairs / (self.highest - self.lowest).max(1) as f64,
             stripe_us: stripe_ns / 1e3,
             stripe_turns: stripe_ns / turn_ns,
+            density: (self.bytes as f64 / (self.highest - self.lowest).max(1) as f64).min(1.0),
+            files: accessed[self.op.index()],
+            is_whole,
         }
     }
 }
@@ -288,20 +332,49 @@ mod tests {
     }
 
     #[test]
-    fn a_period_forgets_the_one_before() {
+    fn a_window_that_tells_little_goes_on_and_a_full_one_is_forgotten() {
         let mut metrics = Metrics::new(4096);
         metrics.arrived(&request(1, Op::Write, 0, 4096), Nanos(0));
         metrics.arrived(&request(1, Op::Write, 1 << 30, 4096), Nanos(1));
         assert!(metrics.end_period().files[0].distance > 1000.0);
+        metrics.arrived(&request(1, Op::Write, 8192, 4096), Nanos(2));
+        let period = metrics.end_period();
+        assert_eq!((period.files[0].requests, period.latest), (3, [0, 1]));
+        for at in 0..WINDOW_REQUESTS {
+            metrics.arrived(&request(1, Op::Write, at * 4096, 4096), Nanos(3 + at));
+        }
+        assert_eq!(metrics.end_period().requests[1], 3 + WINDOW_REQUESTS);
         metrics.arrived(&request(1, Op::Write, 0, 2048), Nanos(1000));
         metrics.arrived(&request(1, Op::Write, 2048, 2048), Nanos(4000));
-        let period = metrics.end_period();
-        assert_eq!(period.files.len(), 1);
+        let file = metrics.end_period().files[0];
         assert_eq!(
-            (period.files[0].distance, period.files[0].stripe_us),
-            (0.0, 3.0)
+            (file.requests, file.distance, file.stripe_us),
+            (2, 0.0, 3.0)
         );
+    }
+
+    #[test]
+    fn a_window_ends_however_little_comes() {
+        let mut metrics = Metrics::new(4096);
+        metrics.arrived(&request(1, Op::Read, 0, 4096), Nanos(0));
+        metrics.arrived(&request(1, Op::Read, 4096, 4096), Nanos(1));
+        for _ in 0..WINDOW_PERIODS {
+            assert_eq!(metrics.end_period().files.len(), 1);
+        }
         assert_eq!(metrics.end_period(), Period::default());
+    }
+
+    #[test]
+    fn processes_that_take_turns_fill_what_they_lie_in() {
+        let density = |stride: u64| {
+            let mut metrics = Metrics::new(4096);
+            for at in 0..8 {
+                metrics.arrived(&request(1, Op::Read, at * stride, 4096), Nanos(at));
+            }
+            metrics.end_period().files[0].density
+        };
+        assert_eq!(density(4096), 1.0);
+        assert!(density(1 << 20) < 0.01);
     }
 
     #[test]

@@ -74,16 +74,27 @@ impl fmt::Display for Class {
 /// The name of the tree that tells classes apart.
 pub const DETECTION: &str = "detection";
 
-/// Requests for a file in a period below which it says nothing about the application.
-const REQUESTS_MIN: u64 = 8;
+/// Requests for a file below which it says nothing about the application: while more may come in the window, and when it
+/// is over. One large request is eight at a server, and says nothing about who comes next.
+const REQUESTS_MIN: u64 = 32;
+const REQUESTS_MIN_WHOLE: u64 = 8;
+
+/// What the detection tree may ask of a file, in order.
+const FEATURES: [&str; 7] = [
+    "distance",
+    "touching",
+    "reach",
+    "density",
+    "stripe_us",
+    "stripe_turns",
+    "files",
+];
 
 impl FileMetrics {
     /// What the detection tree may ask.
     pub fn schema() -> Schema {
         Schema {
-            features: ["distance", "touching", "reach", "stripe_us", "stripe_turns"]
-                .map(Feature::number)
-                .to_vec(),
+            features: FEATURES.map(Feature::number).to_vec(),
             classes: Class::ALL.map(|class| class.name().to_owned()).to_vec(),
         }
     }
@@ -94,14 +105,20 @@ impl FileMetrics {
             self.distance,
             self.touching,
             self.reach,
+            self.density,
             self.stripe_us,
             self.stripe_turns,
+            self.files as f64,
         ]
     }
 
     /// Whether there were enough requests to say anything.
     pub fn is_telling(&self) -> bool {
-        self.requests >= REQUESTS_MIN
+        let least = match self.is_whole {
+            true => REQUESTS_MIN_WHOLE,
+            false => REQUESTS_MIN,
+        };
+        self.requests >= least
     }
 }
 
@@ -300,19 +317,33 @@ impl Trees {
         Class::ALL[self.detection.classify(&file.values())]
     }
 
-    /// The class of most files of an operation, with how many there are of it and in all; none if no file tells. (4.3: the
-    /// majority of the files stands for all.)
+    /// See [`majority_of`].
     pub fn majority(&self, period: &Period, op: Op) -> Option<(Class, u64, u64)> {
-        let mut counts = [0; 4];
-        let files = period.files.iter();
-        for file in files.filter(|file| file.op == op && file.is_telling()) {
-            counts[self.detection.classify(&file.values())] += 1;
-        }
-        let more = |best, at| if counts[at] > counts[best] { at } else { best };
-        let most = (0..4).reduce(more)?;
-        let all = counts.iter().sum();
-        (all > 0).then_some((Class::ALL[most], counts[most], all))
+        majority_of(&self.detection, period, op)
     }
+}
+
+/// The class that most requests of an operation are taken for, with how many files are of it and how many tell anything;
+/// none if no file tells. (4.3: the majority of the files stands for all. Here a file counts by its requests: one that few
+/// came for has told little.)
+pub fn majority_of(detection: &Tree, period: &Period, op: Op) -> Option<(Class, u64, u64)> {
+    let (mut files, mut requests) = ([0; 4], [0; 4]);
+    let telling = period.files.iter();
+    for file in telling.filter(|file| file.op == op && file.is_telling()) {
+        let class = detection.classify(&file.values());
+        files[class] += 1;
+        requests[class] += file.requests;
+    }
+    let more = |best, at| {
+        if requests[at] > requests[best] {
+            at
+        } else {
+            best
+        }
+    };
+    let most = (0..4).reduce(more)?;
+    let all = files.iter().sum();
+    (all > 0).then_some((Class::ALL[most], files[most], all))
 }
 
 fn describe(feature: &Feature) -> String {
@@ -586,7 +617,7 @@ mod tests {
         assert_eq!(Trees::from_text(&good), Ok(trees()));
         for (from, to, said) in [
             ("class aIOLi", "class LIFO", "LIFO"),
-            ("feature files: number", "feature colour: number", "colour"),
+            ("feature spatiality", "feature colour", "colour"),
             ("tree detection", "tree detector", "is not there"),
             (
                 "class contiguous-small",

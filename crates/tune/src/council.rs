@@ -1,0 +1,906 @@
+//! The council's reasoning (paper 001, IV-A): nodes announce what they saw, each gets one arm.
+//!
+//! [`Council::announce`] is all there is: a node says what its last period was like, and the answer is there at once, so
+//! nobody waits for anybody. Time is cut into rounds, as long as a period. The first announcement of a round
+//!
+//! 1. ends the one before: what nodes said about an arm in a context becomes one reward, their average without the greatest and least, which the
+//!    context's bandit learns. One that lies is not heard in it; one that is far off from all others is not heard for a while.
+//! 2. lets the bandit of each context that nodes are in choose once (nodes that are in the same context would otherwise draw
+//!    each for themselves, and no majority would ever explore);
+//! 3. makes of these choices one for all ([`Consensus`]).
+//!
+//! *Bounds.* Nodes, contexts, what a node may add to either, and what it may weigh have bounds; a node that is silent for a few
+//! rounds has no vote. What cannot be true is refused with a reason.
+
+use crate::arm::Arm;
+use crate::context::Context;
+use crate::network::Detector;
+use crate::tuner::{Candidate, Choice, Tuner, Why};
+use crate::watch::{Nonsense, Observation};
+use presagio_core::Nanos;
+use presagio_pattern::{KnowledgeBase, Pattern};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A node, by whatever number the service knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+/// How one arm comes of many choices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consensus {
+    /// What most nodes chose (as published).
+    #[default]
+    Majority,
+    /// The same, a node counting by the bytes it served, within bounds.
+    ByLoad,
+    /// None: each node gets what its context chose.
+    PerContext,
+}
+
+impl Consensus {
+    /// All of them.
+    pub const ALL: [Consensus; 3] = [
+        Consensus::Majority,
+        Consensus::ByLoad,
+        Consensus::PerContext,
+    ];
+
+    /// As texts have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Consensus::Majority => "majority",
+            Consensus::ByLoad => "load",
+            Consensus::PerContext => "context",
+        }
+    }
+}
+
+impl fmt::Display for Consensus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Consensus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Consensus, String> {
+        let found = Consensus::ALL.into_iter().find(|it| it.name() == text);
+        found.ok_or_else(|| format!("\"{text}\" is no consensus: use majority, load, or context"))
+    }
+}
+
+/// How a council works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CouncilSettings {
+    /// How long a round is: the nodes' period.
+    pub period: Nanos,
+    /// How one arm comes of many choices.
+    pub consensus: Consensus,
+    /// Nodes that can be there at a time.
+    pub nodes_max: usize,
+}
+
+impl Default for CouncilSettings {
+    fn default() -> CouncilSettings {
+        CouncilSettings {
+            period: Nanos::from_secs(1),
+            consensus: Consensus::default(),
+            nodes_max: 4096,
+        }
+    }
+}
+
+/// Rounds after which a silent node has no vote.
+pub const SILENT_ROUNDS_MAX: u64 = 3;
+
+/// Contexts that a node may bring up which were never seen before, at a time and anew with each round.
+const NEW_CONTEXTS_MAX: u32 = 32;
+
+/// A node whose figures are this many times off from the median of the others is not heard for so many rounds.
+const OUTLIER: f64 = 4.0;
+const SUSPECT_ROUNDS: u64 = 30;
+
+/// What a node can weigh, in medians of all weights.
+const WEIGHT_MAX: f64 = 4.0;
+
+/// What a node says at the end of its period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Announcement {
+    /// Who.
+    pub node: NodeId,
+    /// What is in force now.
+    pub in_force: Arm,
+    /// What was in force in the whole period; none if it was changed within it.
+    pub realised: Option<Arm>,
+    /// What the period was like.
+    pub seen: Observation,
+}
+
+/// Why nothing was learned from an announcement, or that something will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// It counts when the round ends.
+    Counts,
+    /// The arm was changed within the period.
+    Changed,
+    /// Nothing can be told about the period.
+    NoContext,
+    /// The node was hardly busy.
+    Idle,
+    /// The arm is none of those that can be chosen.
+    UnknownArm,
+    /// The arm is not what the node was told to do: it decided alone, or is not to be believed.
+    NotTold,
+    /// The node's figures were far off from others'.
+    Suspect,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Evidence::Counts => "counts",
+            Evidence::Changed => "does not count: the arm was changed within the period",
+            Evidence::NoContext => "does not count: too little arrived",
+            Evidence::Idle => "does not count: the node was hardly busy",
+            Evidence::UnknownArm => "does not count: the arm is none to choose from",
+            Evidence::NotTold => "does not count: it is not what the node was told to do",
+            Evidence::Suspect => "does not count: the node's figures were far off from others'",
+        })
+    }
+}
+
+/// An answer, and all that it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// For whom.
+    pub node: NodeId,
+    /// In which round.
+    pub round: u64,
+    /// What the node should do from now on.
+    pub arm: Arm,
+    /// The node's context; none if nothing can be told.
+    pub context: Option<Context>,
+    /// What was in force, and how many bytes per busy second it gave.
+    pub realised: Option<Arm>,
+    /// See there.
+    pub bytes_per_busy_s: Option<f64>,
+    /// Whether that counts.
+    pub evidence: Evidence,
+    /// What the node's context chose, and why.
+    pub own: Arm,
+    /// Why it chose that.
+    pub why: Why,
+    /// What there was to choose from when the context chose.
+    pub candidates: Vec<Candidate>,
+    /// What there was for each arm when the round began: the heaviest first. Empty where nodes need not agree.
+    pub votes: Vec<(Arm, f64)>,
+    /// How votes were counted.
+    pub consensus: Consensus,
+}
+
+impl Decision {
+    /// In a sentence.
+    pub fn reason(&self) -> String {
+        let own = format!("{}: {}", self.own, self.why);
+        match (self.consensus, self.votes.first()) {
+            (Consensus::PerContext, _) | (_, None) => own,
+            (by, Some((arm, weight))) => {
+                let all: f64 = self.votes.iter().map(|(_, weight)| weight).sum();
+                format!("{arm} by {by} with {weight:.0} of {all:.0} votes; here {own}")
+            }
+        }
+    }
+}
+
+/// An announcement is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It cannot be true.
+    #[error(transparent)]
+    Nonsense(#[from] Nonsense),
+    /// There are too many nodes.
+    #[error("there are {0} nodes already: raise the council's limit, or ask another one")]
+    Full(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    heard: u64,
+    context: Option<Context>,
+    in_force: Arm,
+    /// What it was told to do.
+    told: Option<Arm>,
+    /// Whether requests came in its last period.
+    is_active: bool,
+    served: u64,
+    /// Until which round it is not heard.
+    suspect_until: u64,
+    new_contexts: u32,
+}
+
+/// See the module's header.
+#[derive(Clone, Debug)]
+pub struct Council {
+    settings: CouncilSettings,
+    tuner: Tuner,
+    finder: Finder,
+    nodes: BTreeMap<NodeId, Node>,
+    round: u64,
+    /// What nodes said in this round, by arm and by context; through how many nodes it was is known when the round is over.
+    evidence: BTreeMap<(Context, Arm), Vec<(NodeId, f64)>>,
+    /// How many nodes had something to do in the last round.
+    active: u32,
+    /// What each context chose in this round.
+    choices: BTreeMap<Context, Choice>,
+    votes: Vec<(Arm, f64)>,
+}
+
+impl Council {
+    /// A council that has what this tuner has learned.
+    pub fn new(settings: CouncilSettings, tuner: Tuner, detector: Detector) -> Council {
+        Council {
+            settings,
+            tuner,
+            finder: Finder::new(detector),
+            nodes: BTreeMap::new(),
+            round: 0,
+            evidence: BTreeMap::new(),
+            active: 0,
+            choices: BTreeMap::new(),
+            votes: Vec::new(),
+        }
+    }
+
+    /// Contexts are the patterns of this knowledge base, which all nodes share, and not what can be counted.
+    pub fn matching(mut self, known: KnowledgeBase) -> Council {
+        self.finder.known = Some(known);
+        self
+    }
+
+    /// The patterns that are known, where contexts are patterns.
+    pub fn known(&self) -> Option<&KnowledgeBase> {
+        self.finder.known.as_ref()
+    }
+
+    /// What was learned.
+    pub fn tuner(&self) -> &Tuner {
+        &self.tuner
+    }
+
+    /// The same, to keep what changed.
+    pub fn tuner_mut(&mut self) -> &mut Tuner {
+        &mut self.tuner
+    }
+
+    /// How it works.
+    pub fn settings(&self) -> &CouncilSettings {
+        &self.settings
+    }
+
+    /// How many nodes have a vote.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// What nodes of all contexts should do, if they agree on one and anything was decided yet.
+    pub fn arm(&self) -> Option<Arm> {
+        self.votes.first().map(|(arm, _)| *arm)
+    }
+
+    /// A node says what its period was like: what should it do now?
+    pub fn announce(&mut self, said: &Announcement, now: Nanos) -> Result<Decision, Refused> {
+        self.announce_with(said, None, now)
+    }
+
+    /// The same, with the pattern of the period: for a council whose contexts are patterns.
+    pub fn announce_with(
+        &mut self,
+        said: &Announcement,
+        pattern: Option<Pattern>,
+        now: Nanos,
+    ) -> Result<Decision, Refused> {
+        said.seen.check()?;
+        self.turn_to(now.0 / self.settings.period.0.max(1));
+        if self.nodes.len() >= self.settings.nodes_max && !self.nodes.contains_key(&said.node) {
+            return Err(Refused::Full(self.nodes.len()));
+        }
+        let context = self.enter(said, pattern);
+        let evidence = self.hear(said, context);
+        let choice = self.choice(context, said.in_force);
+        if self.votes.is_empty() && self.settings.consensus != Consensus::PerContext {
+            self.votes = self.count();
+        }
+        let arm = match self.settings.consensus {
+            Consensus::PerContext => choice.arm,
+            _ => self.arm().unwrap_or(choice.arm),
+        };
+        if let Some(node) = self.nodes.get_mut(&said.node) {
+            node.told = Some(arm);
+        }
+        Ok(Decision {
+            node: said.node,
+            round: self.round,
+            arm,
+            context,
+            realised: said.realised,
+            bytes_per_busy_s: said.seen.reward(),
+            evidence,
+            own: choice.arm,
+            why: choice.why,
+            candidates: choice.candidates,
+            votes: self.votes.clone(),
+            consensus: self.settings.consensus,
+        })
+    }
+
+    /// A node has said goodbye: it has no vote any more.
+    pub fn leave(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+    }
+
+    // ── Rounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Begins this round, unless it or a later one has begun.
+    fn turn_to(&mut self, round: u64) {
+        if round <= self.round {
+            return;
+        }
+        let ended = std::mem::replace(&mut self.round, round);
+        let is_active = |node: &&Node| node.heard == ended && node.is_active;
+        self.active = self.nodes.values().filter(is_active).count() as u32;
+        self.learn();
+        let alive = |node: &Node| node.heard + SILENT_ROUNDS_MAX >= round;
+        self.nodes.retain(|_, node| alive(node));
+        self.choices.clear();
+        let contexts: Vec<(Option<Context>, Arm)> = self
+            .nodes
+            .values()
+            .map(|node| (node.context, node.in_force))
+            .collect();
+        for (context, in_force) in contexts {
+            self.choice(context, in_force);
+        }
+        for node in self.nodes.values_mut() {
+            node.new_contexts = node.new_contexts.saturating_sub(1);
+        }
+        self.votes = match self.settings.consensus {
+            Consensus::PerContext => Vec::new(),
+            _ => self.count(),
+        };
+    }
+
+    /// What was said in the round is one reward for each context and arm.
+    fn learn(&mut self) {
+        for ((context, arm), mut said) in std::mem::take(&mut self.evidence) {
+            said.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let median = said[(said.len() - 1) / 2].1; // There is a list only where something was said.
+            if said.len() >= 3 {
+                let is_off = |value: f64| value > OUTLIER * median || value * OUTLIER < median;
+                for (node, _) in said.iter().filter(|(_, value)| is_off(*value)) {
+                    if let Some(node) = self.nodes.get_mut(node) {
+                        node.suspect_until = self.round + SUSPECT_ROUNDS;
+                    }
+                }
+            }
+            self.tuner
+                .learn(&context.through(self.active), arm, middle(&said));
+        }
+    }
+
+    /// Votes of all nodes that can tell their context, the heaviest first; of equal ones the first in order.
+    fn count(&self) -> Vec<(Arm, f64)> {
+        let heaviest = self.weight_max();
+        let mut votes: BTreeMap<Arm, f64> = BTreeMap::new();
+        for node in self.nodes.values() {
+            let choice = node.context.and_then(|context| self.choices.get(&context));
+            let Some(choice) = choice else { continue };
+            let weight = match self.settings.consensus {
+                Consensus::ByLoad => (node.served as f64).clamp(1.0, heaviest),
+                _ => 1.0,
+            };
+            *votes.entry(choice.arm).or_default() += weight;
+        }
+        let mut votes: Vec<(Arm, f64)> = votes.into_iter().collect();
+        votes.sort_by(|a, b| b.1.total_cmp(&a.1));
+        votes
+    }
+
+    fn weight_max(&self) -> f64 {
+        let mut served: Vec<u64> = self.nodes.values().map(|node| node.served).collect();
+        served.sort_unstable();
+        let median = served.get(served.len() / 2).copied().unwrap_or(0);
+        (median as f64 * WEIGHT_MAX).max(1.0)
+    }
+
+    // ── An announcement ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Notes that a node is there, and finds its context.
+    fn enter(&mut self, said: &Announcement, pattern: Option<Pattern>) -> Option<Context> {
+        let ionodes = match self.active {
+            0 => self.nodes.len().max(1) as u32,
+            active => active,
+        };
+        let context = self.finder.find(&said.seen, pattern, ionodes);
+        let node = self.nodes.entry(said.node).or_insert(Node {
+            heard: 0,
+            context: None,
+            in_force: said.in_force,
+            told: None,
+            is_active: false,
+            served: 0,
+            suspect_until: 0,
+            new_contexts: 0,
+        });
+        let is_new = context.is_some_and(|it| self.tuner.bandit(&it).is_none());
+        let may_add = !is_new || node.new_contexts < NEW_CONTEXTS_MAX;
+        node.new_contexts += u32::from(is_new && may_add);
+        node.heard = self.round;
+        node.in_force = said.in_force;
+        node.served = said.seen.served;
+        node.is_active = said.seen.arrived.is_some();
+        // Where nothing can be told, the last vote stands for as long as the node is there.
+        let context = context.filter(|_| may_add);
+        node.context = context.or(node.context);
+        context
+    }
+
+    /// Keeps what was said for the end of the round.
+    fn hear(&mut self, said: &Announcement, context: Option<Context>) -> Evidence {
+        let Some(arm) = said.realised else {
+            return Evidence::Changed;
+        };
+        let Some(context) = context else {
+            return Evidence::NoContext;
+        };
+        let Some(reward) = said.seen.reward() else {
+            return Evidence::Idle;
+        };
+        if self.tuner.settings().arms.place(arm).is_none() {
+            return Evidence::UnknownArm;
+        }
+        match self.nodes.get(&said.node) {
+            Some(node) if node.suspect_until > self.round => return Evidence::Suspect,
+            Some(node) if node.told == Some(arm) => {}
+            _ => return Evidence::NotTold,
+        }
+        let heard = self.evidence.entry((context.through(0), arm)).or_default();
+        // A node that announces twice in a round has said the last.
+        match heard.iter_mut().find(|(node, _)| *node == said.node) {
+            Some(earlier) => earlier.1 = reward,
+            None => heard.push((said.node, reward)),
+        }
+        Evidence::Counts
+    }
+
+    /// What a context chose in this round.
+    fn choice(&mut self, context: Option<Context>, in_force: Arm) -> Choice {
+        let Some(context) = context else {
+            return self.tuner.choose(None, in_force);
+        };
+        if let Some(choice) = self.choices.get(&context) {
+            return choice.clone();
+        }
+        let choice = self.tuner.choose(Some(&context), in_force);
+        self.choices.insert(context, choice.clone());
+        choice
+    }
+}
+
+/// Finds the context of a period.
+#[derive(Clone, Debug)]
+struct Finder {
+    detector: Detector,
+    known: Option<KnowledgeBase>,
+}
+
+impl Finder {
+    fn new(detector: Detector) -> Finder {
+        Finder {
+            detector,
+            known: None,
+        }
+    }
+
+    fn find(
+        &mut self,
+        seen: &Observation,
+        pattern: Option<Pattern>,
+        ionodes: u32,
+    ) -> Option<Context> {
+        match &mut self.known {
+            None => seen.context(&self.detector, ionodes),
+            // What tells nothing about who asks is no pattern either.
+            Some(known) => {
+                let pattern = pattern.filter(|_| seen.arrived.is_some())?;
+                Some(Context::Pattern(known.decide(pattern).id.0))
+            }
+        }
+    }
+}
+
+/// The average without the greatest and the least eighth, at least one of each where there are enough.
+fn middle(sorted: &[(NodeId, f64)]) -> f64 {
+    let off = match sorted.len() {
+        0..3 => 0,
+        count => (count / 8).max(1),
+    };
+    let kept = &sorted[off..sorted.len() - off];
+    kept.iter().map(|(_, value)| value).sum::<f64>() / kept.len() as f64
+}
+
+/// A node without a council: the same for one node, period by period.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    tuner: Tuner,
+    finder: Finder,
+}
+
+impl Alone {
+    /// Decides by what this tuner has learned.
+    pub fn new(tuner: Tuner, detector: Detector) -> Alone {
+        Alone {
+            tuner,
+            finder: Finder::new(detector),
+        }
+    }
+
+    /// Contexts are the patterns of this knowledge base, and not what can be counted.
+    pub fn matching(mut self, known: KnowledgeBase) -> Alone {
+        self.finder.known = Some(known);
+        self
+    }
+
+    /// The patterns that are known, where contexts are patterns.
+    pub fn known(&self) -> Option<&KnowledgeBase> {
+        self.finder.known.as_ref()
+    }
+
+    /// What was learned.
+    pub fn tuner(&self) -> &Tuner {
+        &self.tuner
+    }
+
+    /// The same, to keep what changed.
+    pub fn tuner_mut(&mut self) -> &mut Tuner {
+        &mut self.tuner
+    }
+
+    /// A period is over: what was learned from it, its context, and what to do now.
+    pub fn decide(
+        &mut self,
+        seen: &Observation,
+        realised: Option<Arm>,
+        in_force: Arm,
+    ) -> (Option<Context>, Choice) {
+        self.decide_with(seen, None, realised, in_force)
+    }
+
+    /// The same, with the pattern of the period: for a node whose contexts are patterns.
+    pub fn decide_with(
+        &mut self,
+        seen: &Observation,
+        pattern: Option<Pattern>,
+        realised: Option<Arm>,
+        in_force: Arm,
+    ) -> (Option<Context>, Choice) {
+        let context = match seen.check() {
+            Ok(()) => self.finder.find(seen, pattern, 1),
+            Err(_) => None,
+        };
+        if let (Some(context), Some(arm), Some(reward)) = (context, realised, seen.reward()) {
+            self.tuner.learn(&context, arm, reward);
+        }
+        (context, self.tuner.choose(context.as_ref(), in_force))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::Arms;
+    use crate::tuner::TunerSettings;
+    use crate::watch::tests::observation;
+    use presagio_core::Op;
+    use proptest::prelude::{any, prop, prop_assert, proptest};
+
+    fn council(consensus: Consensus) -> Council {
+        let tuner = Tuner::new(TunerSettings {
+            arms: Arms::windows(),
+            ..TunerSettings::default()
+        });
+        let settings = CouncilSettings {
+            consensus,
+            ..CouncilSettings::default()
+        };
+        Council::new(settings, tuner, Detector::shipped())
+    }
+
+    fn said(node: u64, arm: Arm) -> Announcement {
+        Announcement {
+            node: NodeId(node),
+            in_force: arm,
+            realised: Some(arm),
+            seen: observation(),
+        }
+    }
+
+    /// A reward for a window: the best is the one at this place.
+    fn served(arm: Arm, best: usize) -> u64 {
+        let at = Arms::windows().place(arm).expect("a window");
+        100_000_000 - 10_000_000 * at.abs_diff(best) as u64
+    }
+
+    /// Rounds of nodes that do as they are told; what each does in the end.
+    fn play(
+        council: &mut Council,
+        nodes: &mut [(u64, Arm, Op, usize)],
+        rounds: std::ops::Range<u64>,
+    ) {
+        for round in rounds {
+            for (at, (node, arm, op, best)) in nodes.iter_mut().enumerate() {
+                let mut said = said(*node, *arm);
+                said.seen.served = served(*arm, *best);
+                said.seen.arrived.as_mut().expect("something").op = *op;
+                let now = Nanos(round * 1_000_000_000 + at as u64 * 1_000_000);
+                *arm = council.announce(&said, now).expect("true").arm;
+            }
+        }
+    }
+
+    fn nodes(count: u64, of: impl Fn(u64) -> (Op, usize)) -> Vec<(u64, Arm, Op, usize)> {
+        let node = |number| {
+            let (op, best) = of(number);
+            (number, Arms::windows().safe(), op, best)
+        };
+        (0..count).map(node).collect()
+    }
+
+    #[test]
+    fn nodes_of_one_context_learn_its_best_arm_together() {
+        for consensus in Consensus::ALL {
+            let mut council = council(consensus);
+            let mut all = nodes(8, |_| (Op::Read, 5));
+            play(&mut council, &mut all, 1..60);
+            for (_, arm, ..) in all {
+                assert_eq!(arm, Arms::windows().list()[5], "{consensus}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_majority_decides_for_all_and_contexts_for_themselves() {
+        let of = |number: u64| {
+            if number < 6 {
+                (Op::Read, 1)
+            } else {
+                (Op::Write, 5)
+            }
+        };
+        let mut by_majority = council(Consensus::Majority);
+        let mut all = nodes(8, of);
+        play(&mut by_majority, &mut all, 1..100);
+        let first = Arms::windows().list()[1];
+        assert!(all.iter().all(|(_, arm, ..)| *arm == first));
+        let mut each = council(Consensus::PerContext);
+        let mut all = nodes(8, of);
+        play(&mut each, &mut all, 1..100);
+        for (number, arm, ..) in all {
+            let best = of(number).1;
+            assert_eq!(arm, Arms::windows().list()[best], "node {number}");
+        }
+    }
+
+    #[test]
+    fn load_counts_within_bounds() {
+        let mut council = council(Consensus::ByLoad);
+        for (node, op, served) in [
+            (0, Op::Read, 1_000_000),
+            (1, Op::Read, 1_000_000),
+            (2, Op::Write, 60_000_000_000),
+        ] {
+            let mut said = said(node, Arms::windows().safe());
+            said.seen.served = served;
+            said.seen.arrived.as_mut().expect("something").op = op;
+            council.announce(&said, Nanos(1)).expect("it could be");
+        }
+        council.turn_to(1);
+        let heaviest: f64 = council
+            .votes
+            .iter()
+            .map(|(_, weight)| *weight)
+            .fold(0.0, f64::max);
+        assert!(heaviest <= (2.0 + WEIGHT_MAX) * 1e6, "{heaviest}");
+    }
+
+    #[test]
+    fn one_that_lies_harms_nobody_else() {
+        let mut council = council(Consensus::Majority);
+        let mut honest = nodes(4, |_| (Op::Read, 2));
+        for round in 1..80 {
+            play(&mut council, &mut honest, round..round + 1);
+            let now = Nanos(round * 1_000_000_000 + 900_000_000);
+            // It says that the worst arm is the best by far, whatever is in force.
+            let mut lie = said(99, Arms::windows().list()[6]);
+            lie.seen.served = 90_000_000_000_000;
+            council.announce(&lie, now).expect("it could be");
+            lie.seen.served = u64::MAX;
+            assert!(matches!(
+                council.announce(&lie, now),
+                Err(Refused::Nonsense(_))
+            ));
+        }
+        for (_, arm, ..) in honest {
+            assert_eq!(arm, Arms::windows().list()[2]);
+        }
+    }
+
+    #[test]
+    fn one_that_makes_contexts_up_cannot_fill_the_memory() {
+        let mut council = council(Consensus::Majority);
+        let mut honest = nodes(3, |_| (Op::Read, 2));
+        for round in 1..200 {
+            play(&mut council, &mut honest, round..round + 1);
+            for at in 0..20 {
+                let mut lie = said(99, Arms::windows().safe());
+                lie.seen.processes = 1 << (at % 30);
+                lie.seen.clients = 1 << ((round + at) % 30);
+                let now = Nanos(round * 1_000_000_000 + 900_000_000);
+                council.announce(&lie, now).expect("it could be");
+            }
+        }
+        let bound = u64::from(NEW_CONTEXTS_MAX) + 200 + 10;
+        assert!(
+            (council.tuner().len() as u64) < bound,
+            "{}",
+            council.tuner().len()
+        );
+    }
+
+    #[test]
+    fn one_that_is_silent_has_no_vote() {
+        let mut council = council(Consensus::Majority);
+        let mut gone = nodes(5, |_| (Op::Write, 6));
+        play(&mut council, &mut gone, 1..50);
+        let mut there = nodes(2, |number| (Op::Read, number as usize));
+        there
+            .iter_mut()
+            .for_each(|node| (node.0, node.3) = (node.0 + 100, 0));
+        play(&mut council, &mut there, 50..50 + SILENT_ROUNDS_MAX + 2);
+        assert_eq!(council.nodes(), 2);
+        play(&mut council, &mut there, 60..120);
+        assert!(
+            there
+                .iter()
+                .all(|(_, arm, ..)| *arm == Arms::windows().list()[0])
+        );
+    }
+
+    #[test]
+    fn a_switch_within_the_period_does_not_count() {
+        let mut council = council(Consensus::Majority);
+        let mut said = said(1, Arms::windows().safe());
+        said.realised = None;
+        let decision = council.announce(&said, Nanos::from_secs(1)).expect("true");
+        assert_eq!(decision.evidence, Evidence::Changed);
+        said.realised = Some(Arm::of(presagio_sched::PolicyKind::Sjf));
+        let decision = council.announce(&said, Nanos::from_secs(2)).expect("true");
+        assert_eq!(decision.evidence, Evidence::UnknownArm);
+        let heard = council
+            .tuner()
+            .contexts()
+            .all(|(_, bandit)| bandit.steps() == 0);
+        assert!(heard);
+    }
+
+    #[test]
+    fn a_decision_says_all_that_it_comes_from() {
+        let mut council = council(Consensus::Majority);
+        let mut all = nodes(4, |_| (Op::Read, 5));
+        play(&mut council, &mut all, 1..80);
+        let said = said(0, all[0].1);
+        let decision = council.announce(&said, Nanos::from_secs(80)).expect("true");
+        assert_eq!(decision.candidates.len(), 7);
+        assert_eq!(decision.candidates[5].value, Some(1.0));
+        let voted: f64 = decision.votes.iter().map(|(_, weight)| weight).sum();
+        assert_eq!((decision.votes[0].0, voted), (decision.arm, 4.0));
+        assert!(
+            decision.reason().contains("by majority with 4 of 4 votes"),
+            "{}",
+            decision.reason()
+        );
+        assert!(decision.context.is_some() && decision.bytes_per_busy_s == Some(1e8));
+    }
+
+    #[test]
+    fn there_are_no_more_nodes_than_allowed() {
+        let mut council = council(Consensus::Majority);
+        council.settings.nodes_max = 2;
+        for node in 0..2 {
+            council
+                .announce(&said(node, Arms::windows().safe()), Nanos(1))
+                .expect("room");
+        }
+        let refused = council.announce(&said(2, Arms::windows().safe()), Nanos(1));
+        assert_eq!(refused.expect_err("full"), Refused::Full(2));
+        council.leave(NodeId(0));
+        council
+            .announce(&said(2, Arms::windows().safe()), Nanos(1))
+            .expect("room again");
+    }
+
+    #[test]
+    fn alone_a_node_learns_the_same() {
+        let tuner = council(Consensus::Majority).tuner;
+        let mut alone = Alone::new(tuner, Detector::shipped());
+        let mut arm = Arms::windows().safe();
+        for _ in 0..100 {
+            let seen = Observation {
+                served: served(arm, 0),
+                ..observation()
+            };
+            arm = alone.decide(&seen, Some(arm), arm).1.arm;
+        }
+        assert_eq!(arm, Arms::windows().list()[0]);
+        let nothing = Observation {
+            arrived: None,
+            ..observation()
+        };
+        assert_eq!(
+            alone.decide(&nothing, Some(arm), arm).1.why,
+            Why::NoInformation
+        );
+    }
+
+    #[test]
+    fn contexts_can_be_patterns_that_all_nodes_share() {
+        let settings = presagio_pattern::Settings::ours();
+        let known = KnowledgeBase::new(settings);
+        let mut council = council(Consensus::PerContext).matching(known);
+        let pattern = |kind: u32| Pattern::new(vec![kind * 1000; 24], 1, 100, 0);
+        let mut arms = [Arms::windows().safe(); 4];
+        for round in 1..80 {
+            for (node, arm) in arms.iter_mut().enumerate() {
+                let (kind, best) = if node < 2 { (1, 0) } else { (90, 6) };
+                let mut said = said(node as u64, *arm);
+                said.seen.served = served(*arm, best);
+                let now = Nanos(round * 1_000_000_000 + node as u64);
+                let decision = council.announce_with(&said, Some(pattern(kind)), now);
+                *arm = decision.expect("true").arm;
+            }
+        }
+        let all = Arms::windows();
+        assert_eq!(
+            arms,
+            [all.list()[0], all.list()[0], all.list()[6], all.list()[6]]
+        );
+        assert_eq!(council.known().map(KnowledgeBase::len), Some(2));
+    }
+
+    proptest! {
+        /// Whatever nodes say, and however time goes: an arm of the list, and no panic.
+        #[test]
+        fn no_announcement_breaks_a_council(
+            which in 0_usize..3,
+            all in prop::collection::vec(
+                (0_u64..5, any::<u64>(), any::<u64>(), any::<(u32, u32)>(), prop::num::f64::ANY, 0_usize..7, any::<u64>()),
+                0..60,
+            ),
+        ) {
+            let mut council = council(Consensus::ALL[which]);
+            for (node, served, busy, (clients, processes), distance, arm, now) in all {
+                let mut said = said(node, Arms::windows().list()[arm]);
+                said.seen.served = served % 1_000_000_000;
+                said.seen.busy = Nanos(busy % 2_000_000_000);
+                (said.seen.clients, said.seen.processes) = (clients, processes);
+                said.seen.arrived.as_mut().expect("something").features.distance = distance;
+                if let Ok(decision) = council.announce(&said, Nanos(now)) {
+                    prop_assert!(Arms::windows().place(decision.arm).is_some());
+                }
+            }
+        }
+    }
+}
