@@ -1,7 +1,7 @@
 //! `policy = "auto"`: in every period each scheduler gets the policy that suits what arrived. The code that decides is that of
 //! `presagio ionode` (`presagio-tune`); here it sits on the seam for whoever steers.
 
-use crate::report::Decided;
+use crate::report::{Decided, Verdict};
 use crate::scenario::{PolicyChoice, Scenario, Scheduling};
 use crate::steering::{Change, Place, Seen, Steering};
 use crate::{Failed, ScenarioError};
@@ -130,7 +130,7 @@ impl Steering for Auto<'_> {
             self.decisions.push(Decided {
                 at: now,
                 place: *place,
-                decision,
+                verdict: Verdict::Trees(decision),
             });
         }
     }

@@ -4,6 +4,8 @@
 //! [`run`] runs one under one policy, with fewer bytes than the thesis (its proportions are kept), and gives the makespan and what
 //! the servers' metrics saw. Whoever wants a whole campaign runs all of them, on as many cores as there are.
 
+pub mod accesses;
+mod published;
 mod school;
 
 pub use school::{Evaluation, Learned, Part, Plan, Task};
@@ -252,7 +254,7 @@ impl Watch {
     fn end_period(&mut self) {
         let ended = self.metrics.iter_mut().map(Metrics::end_period);
         self.periods
-            .extend(ended.filter(|period| !period.files.is_empty()));
+            .extend(ended.filter(|period| period.latest != [0; 2]));
     }
 }
 
@@ -293,12 +295,9 @@ mod tests {
         let all = Situation::all(&[8], 512 << 10, Cpu::Presagio);
         let situation = &all[0];
         let outcome = run(situation, PolicyChoice::None, 1).expect("it runs");
-        let seen: u64 = outcome
-            .periods
-            .iter()
-            .map(|p| p.bytes[situation.op.index()])
-            .sum();
-        assert_eq!(seen, 8 * (512 << 10));
+        let periods = outcome.periods.iter();
+        let seen: u64 = periods.map(|p| p.latest[situation.op.index()]).sum();
+        assert_eq!(seen, 8 * (512 << 10) / TRANSMISSION);
         let plain = Simulation::new(&situation.scenario(PolicyChoice::None, 1)).run();
         assert_eq!(plain.expect("it runs").makespan, outcome.makespan);
     }

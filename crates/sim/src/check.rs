@@ -45,6 +45,7 @@ impl Scenario {
             "it must be at least 1: nothing would be taken in",
         )?;
         check_scheduler(&nodes.scheduler, "ionodes.scheduler")?;
+        self.check_relays()?;
         require(
             self.network.bandwidth.0 >= 1000,
             "network.bandwidth",
@@ -63,6 +64,22 @@ impl Scenario {
             "it must be from 0 (none) to 1000",
         )?;
         self.check_apps()
+    }
+
+    fn check_relays(&self) -> Result<(), Wrong> {
+        let relays = &self.relays;
+        let few = relays.count <= MACHINES_MAX;
+        require(few, "relays.count", "it must be at most 1048576")?;
+        require(
+            relays.handlers > 0,
+            "relays.handlers",
+            "it must be at least 1: nothing would be taken in",
+        )?;
+        require(
+            relays.count == 0 || self.ionodes.count == 0,
+            "relays.count",
+            "it must be 0 where there are I/O nodes: clients talk to one or the other",
+        )
     }
 
     fn check_servers(&self) -> Result<(), Wrong> {
@@ -86,8 +103,7 @@ impl Scenario {
             "it must be at least 1: nothing would be taken in",
         )?;
         check_scheduler(&servers.scheduler, "servers.scheduler")?;
-        let device = servers.device.device();
-        let reason = device.err();
+        let reason = servers.device.reason_against();
         require(
             reason.is_none(),
             "servers.device",
@@ -179,7 +195,9 @@ fn check_scheduler(scheduling: &Scheduling, field: &str) -> Result<(), Wrong> {
     )?;
     let settings = match scheduling.policy {
         // Any of them may come.
-        PolicyChoice::Auto => scheduling.settings_of(PolicyKind::Aioli, 1, 0),
+        PolicyChoice::Auto | PolicyChoice::Adaptive => {
+            scheduling.settings_of(PolicyKind::Aioli, 1, 0)
+        }
         _ => match scheduling.settings(1, 0) {
             Some(settings) => settings,
             None => return Ok(()),

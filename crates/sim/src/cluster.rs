@@ -7,7 +7,8 @@
 //! client: all pieces are back           ◀─ I/O node            ◀─ data server             ◀─┘
 //! ```
 //!
-//! Without I/O nodes clients talk to the servers. *Pieces* are what clients send: never across a stripe, never larger than
+//! Without I/O nodes clients talk to the servers, where there are *relays* through one of them: requests pass it, answers
+//! do not. *Pieces* are what clients send: never across a stripe, never larger than
 //! a transmission. A *flight* is a batch that a dispatcher of an I/O node has under way, as one or more *messages* to
 //! servers. A *job* is a batch that a device has. All of them are in slabs, so a run at a steady pace allocates nothing of
 //! its own.
@@ -26,6 +27,7 @@ use crate::{Failed, Foreseen};
 use presagio_core::{AppId, FileId, Histogram, Nanos, Op, QueueId, Range, Request, RequestId};
 use presagio_device::Device;
 use presagio_sched::{Batch, PolicyKind, Ticket};
+use std::collections::VecDeque;
 
 /// What happens, as numbers of events.
 mod kind {
@@ -39,6 +41,7 @@ mod kind {
     pub const WAKE_SERVER: u32 = 7;
     pub const PERIOD: u32 = 8;
     pub const CHANGE: u32 = 9;
+    pub const AT_RELAY: u32 = 10;
 }
 
 /// No more in a list.
@@ -110,6 +113,25 @@ struct Job {
     first: u32,
 }
 
+/// Where processes run.
+#[derive(Debug)]
+struct Machine {
+    end: End,
+    /// How many more pieces it may have under way, and those that wait for one of the others to be answered.
+    slots: u32,
+    waiting: VecDeque<(u32, u32)>,
+}
+
+impl Machine {
+    fn new(slots: u32) -> Machine {
+        Machine {
+            end: End::default(),
+            slots: if slots == 0 { u32::MAX } else { slots },
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Node {
     end: End,
@@ -135,7 +157,8 @@ pub(crate) struct Cluster<'a> {
     works: Vec<Work>,
     clients: Vec<Client>,
     running: usize,
-    machines: Vec<End>,
+    machines: Vec<Machine>,
+    relays: Vec<End>,
     nodes: Vec<Node>,
     servers: Vec<Server>,
     network: Network,
@@ -190,6 +213,10 @@ impl<'a> Cluster<'a> {
             clients: Vec::new(),
             running: 0,
             machines: Vec::new(),
+            relays: vec![
+                End::new(scenario.relays.handlers, scenario.relays.handling.0);
+                scenario.relays.count as usize
+            ],
             nodes: Vec::new(),
             servers: Vec::new(),
             network,
@@ -227,7 +254,9 @@ impl<'a> Cluster<'a> {
             0 => processes.max(1),
             some => some,
         };
-        self.machines = vec![End::default(); machines as usize];
+        self.machines = (0..machines)
+            .map(|_| Machine::new(scenario.clients.slots))
+            .collect();
         let nodes = u64::from(scenario.ionodes.count);
         for (app, work) in self.works.iter().enumerate() {
             for rank in 0..work.processes {
@@ -330,7 +359,7 @@ impl<'a> Cluster<'a> {
         }
         let cpu = match scheduling.policy {
             PolicyChoice::None => crate::Cpu::None,
-            PolicyChoice::Policy(_) | PolicyChoice::Auto => scheduling.cpu,
+            PolicyChoice::Policy(_) | PolicyChoice::Auto | PolicyChoice::Adaptive => scheduling.cpu,
         };
         Ok(Desk::new(settings, cpu, files)?)
     }
@@ -392,6 +421,7 @@ impl<'a> Cluster<'a> {
             kind::WAKE_NODE => self.wake_node(number),
             kind::WAKE_SERVER => self.wake_server(number),
             kind::PERIOD => self.end_period(),
+            kind::AT_RELAY => self.at_relay(number),
             _ => self.change(number)?,
         }
         Ok(())
@@ -472,24 +502,55 @@ impl<'a> Cluster<'a> {
                 op: operation.op,
                 ticket: None,
             });
+            let machine = &mut self.machines[self.clients[number as usize].machine as usize];
+            if machine.slots == 0 {
+                machine.waiting.push_back((number, piece));
+                continue;
+            }
+            machine.slots -= 1;
             self.send(number, piece, since);
         }
     }
 
-    /// Sends a piece to the I/O node of its process, or to its server where there are no nodes.
+    /// Sends a piece to the I/O node of its process, or to the relay of its machine, or to its server.
     fn send(&mut self, client: u32, number: u32, since: u64) {
         let client = &self.clients[client as usize];
         let piece = &self.pieces[number];
         let data = with_data(piece.op, Op::Write, piece.len);
-        let from = &mut self.machines[client.machine as usize];
+        let from = &mut self.machines[client.machine as usize].end;
         if let Some(node) = self.nodes.get_mut(client.node as usize) {
             let arrival = self.network.send(data, from, &mut node.end, since);
             self.agenda.add(arrival, What::new(kind::AT_NODE, number));
             return;
         }
+        let relay = relay_of(client.machine, self.relays.len());
+        if let Some(relay) = self.relays.get_mut(relay) {
+            let arrival = self.network.send(data, from, relay, since);
+            self.agenda.add(arrival, What::new(kind::AT_RELAY, number));
+            return;
+        }
         let (server, start) = self.layout.place(piece.file, piece.offset);
         let to = &mut self.servers[server as usize].end;
         let arrival = self.network.send(data, from, to, since);
+        self.expect_at_server(number, server, start, arrival);
+    }
+
+    /// A piece has been taken in by a relay, which passes it on to its server.
+    fn at_relay(&mut self, number: u32) {
+        let piece = &self.pieces[number];
+        let machine = self.clients[self.asked[piece.asked].client as usize].machine;
+        let data = with_data(piece.op, Op::Write, piece.len);
+        let (server, start) = self.layout.place(piece.file, piece.offset);
+        let relay = relay_of(machine, self.relays.len());
+        let from = &mut self.relays[relay];
+        let to = &mut self.servers[server as usize].end;
+        let arrival = self.network.send(data, from, to, self.now);
+        self.expect_at_server(number, server, start, arrival);
+    }
+
+    /// A piece is on its way to a server.
+    fn expect_at_server(&mut self, number: u32, server: u32, start: u64, arrival: u64) {
+        let piece = &self.pieces[number];
         let message = self.messages.insert(Message {
             server,
             file: piece.file,
@@ -497,7 +558,7 @@ impl<'a> Cluster<'a> {
             len: piece.len,
             origin: number,
             next: END,
-            app: client.app,
+            app: self.clients[self.asked[piece.asked].client as usize].app,
             op: piece.op,
             ticket: None,
         });
@@ -505,9 +566,20 @@ impl<'a> Cluster<'a> {
             .add(arrival, What::new(kind::AT_SERVER, message));
     }
 
+    /// A piece of a machine was answered: another one may go.
+    fn free_slot(&mut self, machine: u32) {
+        let machine = &mut self.machines[machine as usize];
+        match machine.waiting.pop_front() {
+            Some((client, piece)) => self.send(client, piece, self.now),
+            None => machine.slots = machine.slots.saturating_add(1),
+        }
+    }
+
     fn back_at_client(&mut self, number: u32) {
         let asked = self.pieces[number].asked;
         self.pieces.free(number);
+        let client = self.asked[asked].client;
+        self.free_slot(self.clients[client as usize].machine);
         let operation = &mut self.asked[asked];
         operation.pieces -= 1;
         if operation.pieces > 0 {
@@ -656,7 +728,7 @@ impl<'a> Cluster<'a> {
             at.desk
                 .finish(piece.ticket.take(), op.index(), len, self.now);
             let machine = self.clients[self.asked[piece.asked].client as usize].machine;
-            let to = &mut self.machines[machine as usize];
+            let to = &mut self.machines[machine as usize].end;
             let arrival = self.network.send(data, &mut at.end, to, self.now);
             self.agenda
                 .add(arrival, What::new(kind::BACK_AT_CLIENT, next));
@@ -776,7 +848,7 @@ impl<'a> Cluster<'a> {
                 let machine = self.clients[self.asked[asked].client as usize].machine;
                 self.messages.free(first);
                 (
-                    &mut self.machines[machine as usize],
+                    &mut self.machines[machine as usize].end,
                     What::new(kind::BACK_AT_CLIENT, origin),
                 )
             } else {
@@ -861,6 +933,11 @@ impl<'a> Cluster<'a> {
             events: self.events,
         }
     }
+}
+
+/// The relay of a machine. Nonsense where there are none.
+fn relay_of(machine: u32, relays: usize) -> usize {
+    machine as usize % relays.max(1)
 }
 
 /// The bytes of data in a message: requests to write carry them one way, answers to reads the other.

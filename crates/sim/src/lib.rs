@@ -30,14 +30,15 @@
 //!
 //! Where things are: `scenario`, `read`, `check`, `sweep`, `forge` and `presets` are what is to be run; `cluster` is the run, with
 //! `agenda` (what happens next), `desk` (a scheduler and its processor), `network`, `layout` (striping) and `workload`;
-//! `cost` is what deciding costs; `foresight` and `steering` are the seams to prediction and tuning; `auto` chooses policies
-//! while a run goes, and `campaign` makes the cases that its trees are learned from.
+//! `cost` is what deciding costs; `foresight` and `steering` are the seams to prediction and tuning; `auto` and
+//! `adaptive` choose policies while a run goes, and `campaign` makes the cases that its trees are learned from.
 //!
 //! *Invariants.* Nothing here does I/O, reads a clock or starts a thread. No floating-point number decides when something
 //! happens, except inside a device model, which uses none but those operations that are exact by IEEE 754.
 
 #![forbid(unsafe_code)]
 
+mod adaptive;
 mod agenda;
 mod auto;
 pub mod campaign;
@@ -61,15 +62,16 @@ mod sweep;
 mod units;
 mod workload;
 
+pub use adaptive::Memory;
 pub use cost::{Cpu, Times};
 pub use device::DeviceChoice;
-pub use foresight::{Foreseen, service_time};
+pub use foresight::{Foreseen, Likeness, likeness, service_time};
 pub use presets::{PRESETS, Preset, preset};
 pub use read::ScenarioError;
-pub use report::{AppReport, Decided, DeviceReport, LevelReport, Report};
+pub use report::{AppReport, Decided, DeviceReport, LevelReport, Report, Verdict};
 pub use scenario::{
-    App, Clients, Files, ForesightPlan, IoNodes, Level, NetworkSettings, Pattern, PolicyChoice,
-    Scenario, Scheduling, Servers,
+    App, Clients, Files, ForesightPlan, IoNodes, Level, NetworkSettings, Parsed, Pattern,
+    PolicyChoice, Relays, Scenario, Scheduling, Servers,
 };
 pub use steering::{Change, Place, Seen, Steering};
 pub use sweep::{Run, Sweep};
@@ -114,6 +116,7 @@ pub struct Simulation<'a> {
     devices: Option<Vec<Box<dyn Device>>>,
     steering: Option<&'a mut dyn Steering>,
     trees: Option<Trees>,
+    memory: Option<&'a mut Memory>,
 }
 
 impl<'a> Simulation<'a> {
@@ -125,12 +128,19 @@ impl<'a> Simulation<'a> {
             devices: None,
             steering: None,
             trees: None,
+            memory: None,
         }
     }
 
     /// Lets `policy = "auto"` decide by these trees, not by those that come with Presagio.
     pub fn choosing_by(mut self, trees: Trees) -> Simulation<'a> {
         self.trees = Some(trees);
+        self
+    }
+
+    /// Lets `policy = "adaptive"` begin with what was learned in earlier runs, and add to it.
+    pub fn remembering(mut self, memory: &'a mut Memory) -> Simulation<'a> {
+        self.memory = Some(memory);
         self
     }
 
@@ -162,13 +172,24 @@ impl<'a> Simulation<'a> {
             0 => None,
             _ => Some(foresight::foresee(self.scenario, plan)?),
         };
+        let mut own = Memory::default();
+        let memory = match self.memory {
+            Some(memory) => memory,
+            None => &mut own,
+        };
         let mut auto = auto::Auto::new(self.scenario, self.trees)?;
-        let steering = match (&mut auto, self.steering) {
-            (Some(auto), watching) => {
+        let mut adaptive = adaptive::Adaptive::new(self.scenario, memory)?;
+        let steering = match (&mut auto, &mut adaptive, self.steering) {
+            (Some(_), Some(_), _) => return Err(Failed::Scenario(both_ways())),
+            (Some(auto), None, watching) => {
                 auto.watched_by(watching)?;
                 Some(auto as &mut dyn Steering)
             }
-            (None, steering) => steering.map(|it| it as &mut dyn Steering),
+            (None, Some(adaptive), watching) => {
+                adaptive.watched_by(watching.map(|it| it as &mut dyn Steering))?;
+                Some(adaptive as &mut dyn Steering)
+            }
+            (None, None, steering) => steering.map(|it| it as &mut dyn Steering),
         };
         let mut cluster =
             cluster::Cluster::new(self.scenario, self.replays, self.devices, steering)?;
@@ -176,7 +197,17 @@ impl<'a> Simulation<'a> {
             cluster.foresee(foreseen);
         }
         let mut report = cluster.run()?;
-        report.decisions = auto.map(auto::Auto::decisions).unwrap_or_default();
+        let of_trees = auto.map(auto::Auto::decisions);
+        let learned = adaptive.map(|it| it.end(report.makespan));
+        report.decisions = of_trees.or(learned).unwrap_or_default();
         Ok(report)
+    }
+}
+
+fn both_ways() -> ScenarioError {
+    ScenarioError {
+        line: None,
+        field: Some("scheduler.policy".to_owned()),
+        reason: "one level is auto and the other adaptive: use one of both".to_owned(),
     }
 }

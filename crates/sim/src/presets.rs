@@ -31,6 +31,8 @@ pub const PRESETS: &[Preset] = &[
     preset!("thesis-3.2-files"),
     preset!("thesis-3.2-files-x4"),
     preset!("thesis-4.1"),
+    preset!("thesis-4.1-disk"),
+    preset!("live"),
     preset!("large"),
 ];
 

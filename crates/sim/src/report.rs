@@ -2,7 +2,8 @@
 
 use crate::steering::Place;
 use presagio_core::{Histogram, Nanos};
-use presagio_tune::Decision;
+use presagio_sched::PolicyKind;
+use presagio_tune::{Arm, Choice, Context, CouncilDecision, Decision};
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,13 +18,13 @@ pub struct Report {
     pub servers: LevelReport,
     /// All devices together.
     pub devices: DeviceReport,
-    /// What `policy = "auto"` decided, in the order in which it did: only where something changed.
+    /// What `policy = "auto"` or `"adaptive"` decided, in the order in which it did: only where something changed.
     pub decisions: Vec<Decided>,
     /// Events that were simulated.
     pub events: u64,
 }
 
-/// A decision of `policy = "auto"`.
+/// A decision of `policy = "auto"` or `"adaptive"`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
     /// When.
@@ -31,7 +32,64 @@ pub struct Decided {
     /// For which scheduler.
     pub place: Place,
     /// What, and why.
-    pub decision: Decision,
+    pub verdict: Verdict,
+}
+
+/// Who decided what, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Trees.
+    Trees(Decision),
+    /// A scheduler that learns by itself.
+    Alone {
+        /// The context that it found.
+        context: Option<Context>,
+        /// What it chose.
+        choice: Choice,
+    },
+    /// Those of a level together.
+    Council(Box<CouncilDecision>),
+}
+
+impl Verdict {
+    /// What was decided on. No scheduler is NOOP.
+    pub fn arm(&self) -> Arm {
+        match self {
+            Verdict::Trees(decision) => Arm::of(decision.policy.unwrap_or(PolicyKind::Noop)),
+            Verdict::Alone { choice, .. } => choice.arm,
+            Verdict::Council(decision) => decision.arm,
+        }
+    }
+
+    /// As tables write what was decided on.
+    pub fn name(&self) -> String {
+        match self {
+            Verdict::Trees(decision) => decision.name().to_owned(),
+            Verdict::Alone { .. } | Verdict::Council(_) => self.arm().to_string(),
+        }
+    }
+
+    /// What it was decided about, in words.
+    pub fn about(&self) -> String {
+        match self {
+            Verdict::Trees(decision) => decision.situation.class.to_string(),
+            Verdict::Alone { context, .. } => words(context),
+            Verdict::Council(decision) => words(&decision.context),
+        }
+    }
+
+    /// Why, in words.
+    pub fn reason(&self) -> String {
+        match self {
+            Verdict::Trees(decision) => format!("{}: {}", decision.tree, decision.reason),
+            Verdict::Alone { choice, .. } => format!("{}: {}", choice.arm, choice.why),
+            Verdict::Council(decision) => decision.reason(),
+        }
+    }
+}
+
+fn words(context: &Option<Context>) -> String {
+    context.map_or("unknown".to_owned(), |context| context.to_string())
 }
 
 impl Report {

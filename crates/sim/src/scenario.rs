@@ -5,6 +5,7 @@ use crate::device::DeviceChoice;
 use crate::{Bytes, Span};
 use presagio_core::{Nanos, Op};
 use presagio_sched::{PolicyKind, Settings};
+use presagio_tune::{Arm, Arms, Consensus, Strategy};
 use serde::{Deserialize, Deserializer};
 
 /// A cluster and what runs on it. The default is one process that reads a file from one disk.
@@ -23,6 +24,8 @@ pub struct Scenario {
     pub clients: Clients,
     /// What is between machines.
     pub network: NetworkSettings,
+    /// What requests pass on their way to the servers; none by default.
+    pub relays: Relays,
     /// What forwards requests; none by default.
     pub ionodes: IoNodes,
     /// What stores the files.
@@ -48,6 +51,7 @@ impl Default for Scenario {
             limit: Span(86_400_000_000_000),
             clients: Clients::default(),
             network: NetworkSettings::default(),
+            relays: Relays::default(),
             ionodes: IoNodes::default(),
             servers: Servers::default(),
             apps: Vec::new(),
@@ -68,6 +72,8 @@ pub struct Clients {
     pub overhead: Span,
     /// Processes of an application begin within this span, not all at once.
     pub skew: Span,
+    /// Messages that a machine has under way at most; 0 is no limit. A Linux NFS client had 16.
+    pub slots: u32,
 }
 
 impl Default for Clients {
@@ -76,6 +82,7 @@ impl Default for Clients {
             machines: 0,
             overhead: Span(5_000),
             skew: Span(1_000_000),
+            slots: 0,
         }
     }
 }
@@ -104,6 +111,29 @@ impl Default for NetworkSettings {
             bandwidth: Bytes(1_250_000_000),
             transmission: Bytes(0),
             header: Bytes(128),
+        }
+    }
+}
+
+/// What clients mount where that is not the servers: every request, with its data, passes one of them, and servers answer
+/// clients themselves. dNFSp's metadata servers are such (thesis 3.2).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Relays {
+    /// How many; machines take them in turns. 0 lets clients talk to the servers.
+    pub count: u32,
+    /// Threads that take messages in and pass them on.
+    pub handlers: u32,
+    /// How long one takes for a message.
+    pub handling: Span,
+}
+
+impl Default for Relays {
+    fn default() -> Relays {
+        Relays {
+            count: 0,
+            handlers: 1,
+            handling: Span(20_000),
         }
     }
 }
@@ -183,8 +213,18 @@ impl Default for Servers {
 pub struct Scheduling {
     /// A policy of `presagio sched list`, none at all, or whichever suits what arrives.
     pub policy: PolicyChoice,
-    /// `policy = "auto"`: how often is decided.
+    /// `policy = "auto"` and `"adaptive"`: how often is decided.
     pub period: Option<Span>,
+    /// `policy = "adaptive"`: what can be chosen, the first being the safe one; `windows` are the seven of paper 001.
+    pub arms: Option<Parsed<Arms>>,
+    /// `policy = "adaptive"`: how is chosen.
+    pub strategy: Option<Parsed<Strategy>>,
+    /// `policy = "adaptive"`: whether contexts are patterns that were matched, not what can be counted.
+    pub patterns: bool,
+    /// `policy = "adaptive"`: whether those of this level decide together.
+    pub council: bool,
+    /// `council = true`: how one arm comes of many choices.
+    pub consensus: Option<Parsed<Consensus>>,
     /// What deciding costs.
     pub cpu: Cpu,
     /// TWINS: how long one data server is served.
@@ -213,6 +253,35 @@ pub struct Scheduling {
     pub starvation_bound: Option<Span>,
 }
 
+/// A parameter that is written as a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parsed<T>(pub T);
+
+impl<'de> Deserialize<'de> for Parsed<Arms> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            "windows" => Ok(Parsed(Arms::windows())),
+            text => Arms::parse(text)
+                .map(Parsed)
+                .map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Parsed<Strategy> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map(Parsed).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parsed<Consensus> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map(Parsed).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A policy, or none: requests are served as they come, and that costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PolicyChoice {
@@ -223,6 +292,8 @@ pub enum PolicyChoice {
     Policy(PolicyKind),
     /// None at first, then in each period what the trees of `presagio-tune` say.
     Auto,
+    /// The safe arm at first, then what was learned.
+    Adaptive,
 }
 
 impl PolicyChoice {
@@ -232,6 +303,7 @@ impl PolicyChoice {
             PolicyChoice::None => "none",
             PolicyChoice::Policy(kind) => kind.name(),
             PolicyChoice::Auto => "auto",
+            PolicyChoice::Adaptive => "adaptive",
         }
     }
 }
@@ -245,8 +317,11 @@ impl<'de> Deserialize<'de> for PolicyChoice {
         if name.eq_ignore_ascii_case("auto") {
             return Ok(PolicyChoice::Auto);
         }
+        if name.eq_ignore_ascii_case("adaptive") {
+            return Ok(PolicyChoice::Adaptive);
+        }
         let policy = name.parse().map(PolicyChoice::Policy);
-        policy.map_err(|e| serde::de::Error::custom(format!("{e}, or none, or auto")))
+        policy.map_err(|e| serde::de::Error::custom(format!("{e}, or none, auto, or adaptive")))
     }
 }
 
@@ -255,8 +330,22 @@ impl Scheduling {
     pub(crate) fn settings(&self, queues: u32, node: u32) -> Option<Settings> {
         match self.policy {
             PolicyChoice::Policy(policy) => Some(self.settings_of(policy, queues, node)),
+            PolicyChoice::Adaptive => Some(self.settings_with(self.arms().safe(), queues, node)),
             PolicyChoice::None | PolicyChoice::Auto => None,
         }
+    }
+
+    /// What `policy = "adaptive"` can choose from.
+    pub(crate) fn arms(&self) -> Arms {
+        self.arms
+            .as_ref()
+            .map(|it| it.0.clone())
+            .unwrap_or_default()
+    }
+
+    /// The settings with which this arm is in force.
+    pub(crate) fn settings_with(&self, arm: Arm, queues: u32, node: u32) -> Settings {
+        arm.applied_to(&self.settings_of(arm.policy, queues, node))
     }
 
     /// The settings with which it would run this policy.

@@ -38,6 +38,19 @@ pub struct Replay {
     pub processes: Vec<Vec<Step>>,
 }
 
+impl Scenario {
+    /// What each process of each application does, for whoever does it for real; none where a recording is to be
+    /// replayed, which has it already.
+    pub fn operations(&self) -> Vec<Option<Replay>> {
+        let works = Work::all(self, Vec::new());
+        let listed = works.iter().zip(&self.apps).map(|(work, app)| {
+            let is_recorded = app.trace.is_some();
+            (!is_recorded).then(|| work.listed())
+        });
+        listed.collect()
+    }
+}
+
 /// An application, ready to be asked for the requests of its processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
@@ -206,6 +219,29 @@ impl Work {
         }
     }
 
+    /// All of it as a list, its files numbered from 0.
+    fn listed(&self) -> Replay {
+        let step = |rank: u32, number: u64| {
+            let operation = self.operation(rank, number);
+            Step {
+                think: Nanos(self.think(rank, number)),
+                file: operation.file - self.first_file,
+                op: operation.op,
+                offset: operation.offset,
+                len: operation.len,
+            }
+        };
+        let process = |rank: u32| {
+            (0..self.total(rank))
+                .map(|number| step(rank, number))
+                .collect()
+        };
+        Replay {
+            files: self.files(),
+            processes: (0..self.processes).map(process).collect(),
+        }
+    }
+
     /// Enters how large each of its files becomes.
     pub(crate) fn sizes(&self, sizes: &mut [u64]) {
         match &self.kind {
@@ -261,6 +297,30 @@ mod tests {
                 let most = if files == Files::Shared { 420 } else { 70 };
                 assert!(places.iter().all(|(file, at)| *file >= 3 && *at < most));
             }
+        }
+    }
+
+    #[test]
+    fn a_listed_workload_replays_as_the_pattern_it_lists() {
+        use crate::{Bytes, Files, Pattern, Simulation};
+        for pattern in [Pattern::Contiguous, Pattern::Strided, Pattern::Random] {
+            let mut scenario = Scenario {
+                apps: vec![
+                    app(Files::Shared, pattern),
+                    app(Files::PerProcess, Pattern::Random),
+                ],
+                ..Scenario::default()
+            };
+            scenario.apps[0].request = Bytes(4096);
+            scenario.apps[0].bytes = Bytes(40960);
+            scenario.apps[0].burst = 3;
+            scenario.apps[0].think = crate::Span(1000);
+            let plain = Simulation::new(&scenario).run().expect("it runs");
+            let mut listed = Simulation::new(&scenario);
+            for (app, replay) in scenario.operations().into_iter().enumerate() {
+                listed = listed.replaying(app, replay.expect("a pattern"));
+            }
+            assert_eq!(listed.run().expect("it runs").makespan, plain.makespan);
         }
     }
 

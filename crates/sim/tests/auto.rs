@@ -4,7 +4,7 @@ mod common;
 
 use common::{run, scenario};
 use presagio_core::Nanos;
-use presagio_sim::{Change, Place, Seen, Simulation, Steering};
+use presagio_sim::{Change, Place, Seen, Simulation, Steering, Verdict};
 
 /// What a thesis server sees of large strided reads on a disk, long enough for several periods.
 fn busy(policy: &str) -> presagio_sim::Scenario {
@@ -34,13 +34,12 @@ fn auto_finds_a_policy_says_why_and_is_faster_than_none() {
     let first = auto.decisions.first().expect("it decided");
     assert!(matches!(first.place, Place::Server(_)));
     assert!(first.at >= Nanos::from_millis(50));
-    assert_eq!(first.decision.tree, "T3", "the device is known");
-    assert!(
-        first.decision.reason.contains("cases"),
-        "{}",
-        first.decision
-    );
-    assert!(first.decision.policy.is_some(), "{}", first.decision);
+    let Verdict::Trees(decision) = &first.verdict else {
+        panic!("not by trees: {first:?}");
+    };
+    assert_eq!(decision.tree, "T3", "the device is known");
+    assert!(decision.reason.contains("cases"), "{decision}");
+    assert!(decision.policy.is_some(), "{decision}");
     assert_eq!(auto.devices.bytes, none.devices.bytes);
     assert!(
         auto.makespan < none.makespan,

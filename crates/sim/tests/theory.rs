@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Logged, covered, run, scenario};
-use presagio_core::{Nanos, Op};
+use presagio_core::{Nanos, Op, Range};
+use presagio_device::Model;
 use presagio_sim::{Report, Scenario, Simulation};
 use proptest::prelude::*;
 
@@ -29,6 +30,96 @@ fn one_sequential_stream_runs_at_the_speed_of_the_device() {
     for more in ["depth = 1", "depth = 4", "op = \"write\"\ndepth = 4"] {
         let took = stream(more).makespan.as_secs_f64();
         assert!((ideal..ideal * 1.02).contains(&took), "{more}: {took} s");
+    }
+}
+
+/// Where nothing else takes time, a process that waits for each answer takes exactly what the device does.
+#[test]
+fn one_sequential_stream_takes_what_its_device_alone_takes() {
+    for device in ["hdd", "raid0", "ssd", "pastel", "graphene", "suno", "edel"] {
+        for op in Op::ALL {
+            let report = run(&scenario(&format!(
+                "
+                network = {{ latency = \"0\", jitter = \"0\", header = 0, bandwidth = \"1000000GB/s\" }}
+                clients = {{ overhead = \"0\", skew = \"0\" }}
+                servers = {{ stripe = \"1MiB\", handling = \"0\", device = \"{device}\" }}
+                [[app]]
+                op = \"{op}\"
+                request = \"64KiB\"
+                total = \"32MiB\"
+                "
+            )));
+            let mut alone = Model::named(device).expect(device).device().expect(device);
+            let request = |number: u64| Range::at(number * (64 << 10), 64 << 10);
+            let done = (0..512).fold(Nanos::ZERO, |now, n| alone.serve(op, request(n), now));
+            let (took, ideal) = (report.makespan.as_secs_f64(), done.as_secs_f64());
+            assert!(
+                (took / ideal - 1.0).abs() < 0.001,
+                "{device} {op}: {took} s, not {ideal}"
+            );
+        }
+    }
+}
+
+/// A relay passes requests on one at a time, with what they write, and answers do not come back through it.
+#[test]
+fn what_a_relay_can_pass_on_is_what_all_servers_together_get() {
+    let time = |op: &str, handling_us: u64, relays: u32| {
+        let text = format!(
+            "
+            network = {{ bandwidth = \"125MB/s\", transmission = \"8KiB\", header = 0 }}
+            relays = {{ count = {relays}, handling = \"{handling_us}us\" }}
+            servers = {{ count = 4, device = \"ssd\" }}
+            [[app]]
+            processes = 64
+            request = \"64KiB\"
+            total = \"64MiB\"
+            op = \"{op}\"
+            "
+        );
+        run(&scenario(&text)).makespan.as_secs_f64()
+    };
+    // All that is written passes its link; of reads, 8192 requests its only thread.
+    let (written, asked) = (f64::from(64 << 20) / 125e6, 8192.0 * 100e-6);
+    for (op, handling_us, least) in [("write", 20, written), ("read", 100, asked)] {
+        let [through, around] = [1, 0].map(|relays| time(op, handling_us, relays));
+        let expected = least..least * 1.1;
+        assert!(
+            expected.contains(&through),
+            "{op}: {through} s, not {least}"
+        );
+        assert!(
+            around < 0.9 * through,
+            "{op}: {around} s without, {through} s with it"
+        );
+    }
+}
+
+/// What a machine has under way is bounded, so a far server gets one round trip's worth at a time.
+#[test]
+fn a_machine_with_few_slots_waits_for_answers_before_it_sends_more() {
+    let time = |slots: u32| {
+        let text = format!(
+            "
+            network = {{ latency = \"5ms\", jitter = \"0\", transmission = \"8KiB\" }}
+            clients = {{ slots = {slots} }}
+            servers = {{ device = \"ssd\" }}
+            [[app]]
+            request = \"256KiB\"
+            total = \"1MiB\"
+            "
+        );
+        run(&scenario(&text)).makespan.as_secs_f64()
+    };
+    // 32 messages each time: all at once, or 16 and 16, or 4 eight times.
+    let trip = 0.010;
+    for (slots, trips) in [(0, 4.0), (32, 4.0), (16, 8.0), (4, 32.0)] {
+        let took = time(slots);
+        let expected = trips * trip;
+        assert!(
+            (expected..expected * 1.25 + 0.01).contains(&took),
+            "{slots}: {took} s"
+        );
     }
 }
 
@@ -140,11 +231,15 @@ fn any_scenario() -> impl Strategy<Value = (String, u32)> {
     (cluster, prop::collection::vec(app, 1..4)).prop_map(|(cluster, apps)| {
         let ((nodes, servers, workers, dispatchers), (above, below), transmission, rest, cpu) = cluster;
         let (seed, guard, crowding) = rest;
+        // Clients talk to nodes, or to servers through relays or not; each machine has few messages under way, or any number.
+        let (relays, slots) = if nodes == 0 { (seed % 3, seed / 3 % 5) } else { (0, seed % 5) };
         let mut text = format!(
             "
             seed = {}
             limit = \"1h\"
             network = {{ transmission = \"{transmission}\" }}
+            clients = {{ slots = {slots} }}
+            relays = {{ count = {relays} }}
             [ionodes]
             count = {nodes}
             dispatchers = {dispatchers}

@@ -11,7 +11,8 @@ use presagio_device::Model;
 use presagio_tune::evaluate::{Confusion, Verdict, judge, oracle};
 use presagio_tune::learn::{Case, Options, cross_validate, train};
 use presagio_tune::{
-    Class, DETECTION, Drive, FileMetrics, Period, Random, Selection, Tree, Trees, TreesError,
+    Class, DETECTION, Drive, FileMetrics, Period, Random, Schema, Selection, Tree, Trees,
+    TreesError, majority_of,
 };
 
 /// What is run.
@@ -116,8 +117,8 @@ pub struct Part {
     known: Vec<Selection>,
     /// By situation, then by policy: the mean, in seconds.
     makespans: Vec<Vec<f64>>,
-    /// Files of all runs, with the class of their application.
-    files: Vec<(FileMetrics, Class)>,
+    /// Files of all runs, with the number of their situation.
+    files: Vec<(FileMetrics, usize)>,
     /// Periods of the runs without a scheduler, with the number of their situation.
     periods: Vec<(Period, usize)>,
 }
@@ -146,9 +147,8 @@ impl Part {
             let (situation, policy) = (at / runs, at % POLICIES.len());
             let share = outcome.makespan.as_secs_f64() / f64::from(plan.repeats.max(1));
             part.makespans[situation][policy] += share;
-            let class = part.situations[situation].class;
             let files = outcome.files(FILES).into_iter();
-            part.files.extend(files.map(|file| (file, class)));
+            part.files.extend(files.map(|file| (file, situation)));
             if POLICIES[policy] == PolicyChoice::None {
                 let periods = outcome.periods.iter().cloned();
                 part.periods
@@ -165,28 +165,52 @@ impl Part {
             .map(|((situation, known), makespans)| (situation, known, makespans.as_slice()))
     }
 
-    fn detection_cases(&self) -> Vec<Case> {
-        let case = |(file, class): &(FileMetrics, Class)| Case {
+    /// Files of some situations, and the situation of each.
+    fn detection_cases(&self, wanted: impl Fn(usize) -> bool) -> (Vec<Case>, Vec<usize>) {
+        let case = |(file, situation): &(FileMetrics, usize)| Case {
             values: file.values(),
-            class: *class as usize,
+            class: self.situations[*situation].class as usize,
             costs: Vec::new(),
         };
-        self.files.iter().map(case).collect()
+        let files = self.files.iter().filter(|(_, at)| wanted(*at));
+        files.map(|file| (case(file), file.1)).unzip()
     }
 
-    fn selection_cases(&self, tree: &Tree) -> Vec<Case> {
-        let case = |(_, known, makespans): (&Situation, &Selection, &[f64])| {
-            let best = makespans[oracle(makespans)];
-            let costs: Vec<f64> = makespans.iter().map(|took| took / best - 1.0).collect();
-            // The simplest of those that are as good as the best.
-            let class = costs.iter().position(|cost| *cost <= ALIKE);
-            Case {
-                values: known.values(&tree.schema).unwrap_or_default(),
-                class: class.unwrap_or(0),
-                costs,
-            }
-        };
-        self.rows().map(case).collect()
+    fn selection_cases(&self, schema: &Schema) -> Vec<Case> {
+        let known = self.known.iter().enumerate();
+        known
+            .map(|(at, known)| self.case(schema, known, at))
+            .collect()
+    }
+
+    /// What is known of a situation, or thought to be, and what each policy costs in it.
+    fn case(&self, schema: &Schema, known: &Selection, situation: usize) -> Case {
+        let makespans = &self.makespans[situation];
+        let best = makespans[oracle(makespans)];
+        let costs: Vec<f64> = makespans.iter().map(|took| took / best - 1.0).collect();
+        // The simplest of those that are as good as the best.
+        let class = costs.iter().position(|cost| *cost <= ALIKE);
+        Case {
+            values: known.values(schema).unwrap_or_default(),
+            class: class.unwrap_or(0),
+            costs,
+        }
+    }
+
+    /// The periods of some situations as whoever decides while requests arrive sees them: the class as it was detected, the
+    /// files that were counted; and the number of the situation.
+    fn seen(&self, detection: &Tree, wanted: impl Fn(usize) -> bool) -> Vec<(Selection, usize)> {
+        let periods = self.periods.iter().filter(|(_, at)| wanted(*at));
+        let seen = periods.filter_map(|(period, at)| {
+            let op = self.situations[*at].op;
+            let known = Selection {
+                class: majority_of(detection, period, op)?.0,
+                files: period.accessed[op.index()],
+                ..self.known[*at].clone()
+            };
+            Some((known, *at))
+        });
+        seen.collect()
     }
 }
 
@@ -199,29 +223,27 @@ pub struct Learned {
     /// Tells classes apart.
     pub detection: Tree,
     detection_price: f64,
-    /// T1 to T5 and the one for whoever knows nothing of the device.
+    /// T1 to T5 and the one for whoever knows nothing of the device, for classes as they are.
     pub selection: Vec<(Tree, f64)>,
+    /// Those that are of use while requests arrive, for classes as they are detected: where detection errs, they know.
+    pub live: Vec<Tree>,
     seed: u64,
 }
 
 impl Learned {
     /// Learns from a part.
     pub fn from(part: &Part, seed: u64) -> Learned {
-        let cases = part.detection_cases();
+        let (cases, groups) = part.detection_cases(|_| true);
         let schema = FileMetrics::schema();
-        let (detection, detection_price) = train(DETECTION, &schema, &cases, &detecting(seed));
-        let names = POLICIES.map(PolicyChoice::name);
+        let options = detecting(seed, groups);
+        let (detection, detection_price) = train(DETECTION, &schema, &cases, &options);
         let learn = |(name, features): &(&str, &[&str])| {
-            let schema = Selection::schema(features, &names);
-            let blank = Tree {
-                name: (*name).to_owned(),
-                root: presagio_tune::Node::Leaf { class: 0, cases: 0 },
-                schema,
-            };
-            let cases = part.selection_cases(&blank);
-            train(name, &blank.schema, &cases, &selecting(seed))
+            let schema = selecting_schema(features);
+            let cases = part.selection_cases(&schema);
+            train(name, &schema, &cases, &selecting(seed))
         };
         Learned {
+            live: live(part, seed),
             detection,
             detection_price,
             selection: Selection::TREES.iter().map(learn).collect(),
@@ -231,17 +253,62 @@ impl Learned {
 
     /// Those that are of use while requests arrive.
     pub fn trees(&self) -> Result<Trees, TreesError> {
-        let live = |name: &&str| self.selection.iter().find(|(tree, _)| tree.name == *name);
-        let selection = Selection::LIVE.iter().filter_map(live);
-        let selection = selection.map(|(tree, _)| tree.clone()).collect();
-        Trees::new(self.detection.clone(), selection)
+        Trees::new(self.detection.clone(), self.live.clone())
     }
 }
 
-fn detecting(seed: u64) -> Options {
+fn selecting_schema(features: &[&str]) -> Schema {
+    Selection::schema(features, &POLICIES.map(PolicyChoice::name))
+}
+
+/// The trees for classes as they are detected. What detects for them must not have seen the situation, or it would be
+/// taken for better than it is: situations are dealt to folds, and each fold's classes come from the others' files.
+fn live(part: &Part, seed: u64) -> Vec<Tree> {
+    let metrics = FileMetrics::schema();
+    let mut known: Vec<(Selection, usize)> = (0..FOLDS)
+        .flat_map(|fold| {
+            let inside = |situation: usize| situation % FOLDS != fold;
+            let (cases, groups) = part.detection_cases(inside);
+            let options = detecting(seed, groups);
+            let (honest, _) = train(DETECTION, &metrics, &cases, &options);
+            part.seen(&honest, |situation| !inside(situation))
+        })
+        .collect();
+    // And the classes as they are, which are what most periods show: few periods were kept of each situation.
+    let is = part.known.iter().cloned().enumerate();
+    let is: Vec<(Selection, usize)> = is.map(|(at, known)| (known, at)).collect();
+    (0..PERIODS).for_each(|_| known.extend(is.iter().cloned()));
+    let learn = |name: &&str| {
+        let (name, features) = Selection::TREES.iter().find(|(tree, _)| tree == name)?;
+        let schema = selecting_schema(features);
+        let cases = known
+            .iter()
+            .map(|(known, at)| part.case(&schema, known, *at));
+        let cases: Vec<Case> = cases.collect();
+        let groups = known.iter().map(|(_, situation)| *situation);
+        let options = seeing(seed, groups.collect());
+        Some(train(name, &schema, &cases, &options).0)
+    };
+    Selection::LIVE.iter().filter_map(learn).collect()
+}
+
+/// Parts that situations are dealt to.
+const FOLDS: usize = 5;
+
+fn seeing(seed: u64, groups: Vec<usize>) -> Options {
+    Options {
+        leaf_min: 4,
+        seed,
+        groups,
+        ..Options::default()
+    }
+}
+
+fn detecting(seed: u64, groups: Vec<usize>) -> Options {
     Options {
         leaf_min: 8,
         seed,
+        groups,
         ..Options::default()
     }
 }
@@ -277,23 +344,23 @@ const DETECTED: &str = "T3, detected";
 impl Evaluation {
     /// Holds what was learned against what it was learned from, and against what it was not.
     pub fn of(learned: &Learned, taught: &Part, held_out: &Part) -> Evaluation {
-        let cases = taught.detection_cases();
+        let (cases, groups) = taught.detection_cases(|_| true);
         let answers = cross_validate(
             &FileMetrics::schema(),
             &cases,
             learned.detection_price,
-            &detecting(learned.seed),
+            &detecting(learned.seed, groups),
         );
         let mut detection_validated = Confusion::new(Class::ALL.len());
         for (case, answer) in cases.iter().zip(answers) {
             detection_validated.add(case.class, answer);
         }
         let mut detection_held_out = Confusion::new(Class::ALL.len());
-        for case in held_out.detection_cases() {
+        for case in held_out.detection_cases(|_| true).0 {
             detection_held_out.add(case.class, learned.detection.classify(&case.values));
         }
         let size = |(tree, price): &(Tree, f64)| {
-            let cases = taught.selection_cases(tree);
+            let cases = taught.selection_cases(&tree.schema);
             let answers = cross_validate(&tree.schema, &cases, *price, &selecting(learned.seed));
             let wrong = |(case, answer): &(&Case, usize)| case.costs[*answer] > ALIKE;
             let wrong = cases.iter().zip(answers).filter(wrong).count();
@@ -358,44 +425,30 @@ fn solutions(learned: &Learned, part: &Part) -> Vec<(String, Verdict)> {
     alone.chain(trees).collect()
 }
 
-/// The classes of a part's periods, as they were detected.
-fn classes(learned: &Learned, part: &Part) -> Vec<(Class, usize)> {
-    let Ok(trees) = learned.trees() else {
-        return Vec::new();
-    };
-    let found = part.periods.iter().filter_map(|(period, situation)| {
-        let op = part.situations[*situation].op;
-        Some((trees.majority(period, op)?.0, *situation))
-    });
-    found.collect()
-}
-
 /// T3 with the class of each period as it was detected: every period is a decision.
 fn detected(learned: &Learned, part: &Part) -> Verdict {
-    let found = classes(learned, part);
-    let t3 = learned.selection.iter().find(|(tree, _)| tree.name == "T3");
-    let choices = found.iter().map(|(class, situation)| {
-        let known = Selection {
-            class: *class,
-            ..part.known[*situation].clone()
-        };
-        t3.map_or(0, |(tree, _)| {
-            tree.classify(&known.values(&tree.schema).unwrap_or_default())
-        })
-    });
+    let seen = part.seen(&learned.detection, |_| true);
+    let t3 = learned.live.iter().find(|tree| tree.name == "T3");
+    let choice = |tree: &Tree, known: &Selection| {
+        tree.classify(&known.values(&tree.schema).unwrap_or_default())
+    };
+    let choices = seen
+        .iter()
+        .map(|(known, _)| t3.map_or(0, |tree| choice(tree, known)));
     let choices: Vec<usize> = choices.collect();
-    let makespans = found.iter().map(|found| part.makespans[found.1].clone());
+    let makespans = seen.iter().map(|seen| part.makespans[seen.1].clone());
     judge(&makespans.collect::<Vec<_>>(), &choices, 0)
 }
 
 fn majority(learned: &Learned, part: &Part) -> Vec<[f64; 2]> {
-    let found = classes(learned, part);
+    let found = part.seen(&learned.detection, |_| true);
     let share = |device: &str, op: Op| {
         let of = found.iter().filter(|(_, at)| {
             let situation = &part.situations[*at];
             situation.platform.device == device && situation.op == op
         });
-        let right: Vec<bool> = of.map(|(c, at)| *c == part.situations[*at].class).collect();
+        let right = of.map(|(known, at)| known.class == part.situations[*at].class);
+        let right: Vec<bool> = right.collect();
         let count = right.iter().filter(|right| **right).count();
         count as f64 / right.len().max(1) as f64
     };

@@ -1,0 +1,137 @@
+//! Schedulers that learn while a run goes, alone and with a council.
+
+use presagio_sim::{Memory, PolicyChoice, Report, Scenario, Simulation, Verdict};
+
+/// 1-D strided reads through 8 I/O nodes (001, Fig. 2a), smaller; the rest of the scheduler's table.
+fn scenario(scheduler: &str) -> Scenario {
+    let text = format!(
+        r#"
+        [clients]
+        machines = 32
+        [ionodes]
+        count = 8
+        scheduler = {{ batch_requests = 16, {scheduler} }}
+        [servers]
+        count = 4
+        stripe = "64KiB"
+        device = {{ model = "ssd", channels = 1, unit = "1GiB", bytes_per_s = "180MB", read_overhead = "0" }}
+        crowding = "10us"
+        [[app]]
+        processes = 128
+        request = "32KiB"
+        total = "2GiB"
+        pattern = "strided"
+        op = "read"
+        "#
+    );
+    Scenario::from_toml(&text).expect("a good scenario")
+}
+
+const ADAPTIVE: &str = r#"policy = "adaptive", arms = "windows", period = "100ms""#;
+
+fn run(scheduler: &str) -> Report {
+    let scenario = scenario(scheduler);
+    Simulation::new(&scenario).run().expect("it runs")
+}
+
+/// Makespans of runs one after the other with the same memory, and those of all windows.
+fn runs(nodes: u32, more: &str) -> (Vec<f64>, Vec<f64>) {
+    let with = |scheduler: &str| {
+        let mut scenario = scenario(scheduler);
+        scenario.ionodes.count = nodes;
+        scenario
+    };
+    let scenario = with(&format!("{ADAPTIVE}, {more}"));
+    let mut memory = Memory::default();
+    let learning = (0..6).map(|_| {
+        let run = Simulation::new(&scenario).remembering(&mut memory).run();
+        run.expect("it runs").makespan.as_secs_f64()
+    });
+    let learning = learning.collect();
+    assert!(memory.tuners().all(|tuner| !tuner.is_empty()));
+    let fixed = |window: &&str| {
+        let scenario = with(&format!(r#"policy = "TWINS", window = "{window}""#));
+        let run = Simulation::new(&scenario).run();
+        run.expect("it runs").makespan.as_secs_f64()
+    };
+    let windows = ["0.125ms", "0.25ms", "0.5ms", "1ms", "2ms", "4ms", "8ms"];
+    (learning, windows.iter().map(fixed).collect())
+}
+
+#[test]
+fn what_is_learned_in_one_run_serves_the_next() {
+    // Patterns are many, and each is learned by itself: that takes longer than six runs.
+    let all = [
+        ("council = false", 1.03),
+        ("council = true", 1.03),
+        ("patterns = true", 1.2),
+    ];
+    for (more, most) in all {
+        let (learning, fixed) = runs(1, more);
+        let best = fixed.iter().copied().fold(f64::INFINITY, f64::min);
+        let said = format!("{more}: {learning:?}, fixed {fixed:?}");
+        assert!(learning[5] < most * best, "{said}");
+    }
+}
+
+/// Windows that differ from node to node coordinate nothing, so several nodes need the council. What they are in the midst of
+/// when a window changes takes longer than a period to settle: they come close to the best, not to within a percent.
+#[test]
+fn with_a_council_many_nodes_come_close_to_the_best_window() {
+    let (learning, fixed) = runs(8, "council = true");
+    let (safe, best) = (
+        fixed[3],
+        fixed.iter().copied().fold(f64::INFINITY, f64::min),
+    );
+    let late = learning[3..].iter().sum::<f64>() / (learning.len() - 3) as f64;
+    let said = format!("{learning:?}, fixed {fixed:?}");
+    assert!(late < 0.8 * safe && late < 1.3 * best, "{said}");
+}
+
+#[test]
+fn a_run_that_learns_is_the_same_every_time() {
+    for council in ["council = false", r#"council = true, consensus = "load""#] {
+        let scheduler = format!("{ADAPTIVE}, {council}");
+        assert_eq!(run(&scheduler), run(&scheduler));
+    }
+}
+
+#[test]
+fn with_a_council_all_nodes_do_the_same_and_later_by_the_network() {
+    let report = run(&format!("{ADAPTIVE}, council = true"));
+    assert!(!report.decisions.is_empty());
+    for decided in &report.decisions {
+        let Verdict::Council(decision) = &decided.verdict else {
+            panic!("not by the council: {decided:?}");
+        };
+        assert_eq!(decision.votes[0].0, decision.arm);
+        let mut same = report
+            .decisions
+            .iter()
+            .filter(|other| other.at == decided.at);
+        assert!(same.all(|other| other.verdict.arm() == decision.arm));
+    }
+}
+
+#[test]
+fn what_cannot_be_chosen_is_said() {
+    let wrong = [
+        (r#"policy = "adaptive", arms = "LIFO""#, "unknown policy"),
+        (
+            r#"policy = "adaptive", strategy = "luck""#,
+            "unknown strategy",
+        ),
+        (r#"policy = "adaptive", consensus = "dice""#, "no consensus"),
+    ];
+    for (scheduler, said) in wrong {
+        let text = format!(
+            "[ionodes]\ncount = 1\nscheduler = {{ {scheduler} }}\n[[app]]\nbytes = \"1MiB\"\n"
+        );
+        let error = Scenario::from_toml(&text).expect_err(scheduler).to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    let mut both = scenario(ADAPTIVE);
+    both.servers.scheduler.policy = PolicyChoice::Auto;
+    let error = Simulation::new(&both).run().expect_err("both").to_string();
+    assert!(error.contains("use one of both"), "{error}");
+}
