@@ -1,0 +1,670 @@
+//! The council itself, between the network and its reasoning (`presagio-tune`): who is there, what is kept, what is explained.
+//!
+//! An announcement is answered at once. What was learned when a round ended goes to the store, and explanations to the log,
+//! after the answers have left ([`Hall::flush`]).
+//!
+//! *Nothing is lost.* The store notes which announcements it has learned from. A node that comes back says again what it
+//! does not know to be kept; these late words ([`Late`]) are learned as the round would have done: from several nodes the
+//! median, so that one that lies is not heard more than it would have been.
+
+use crate::late::Late;
+use crate::log::Log;
+use crate::store::{self, Heard, Keeper, StoreError};
+use crate::wire::{self, Hello};
+use presagio_core::{Histogram, Nanos};
+use presagio_door::{Peer, Proof};
+use presagio_tune::{
+    Announcement, Candidate, Council, CouncilDecision, CouncilSettings, Detector, Evidence, NodeId,
+    Observation, Tuner, TunerSettings, WarmStart, Why,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Names of nodes that are remembered. Past that, those that are gone are forgotten.
+const NAMES_MAX: usize = 16_384;
+
+/// Late words that a node may say when it comes: at most, and whenever it comes.
+const LATE_MAX: u64 = 256;
+const LATE_AT_ONCE: u64 = 4;
+
+/// How a council reasons, and where it keeps what it learns.
+#[derive(Clone, Debug)]
+pub struct HallConfig {
+    /// Rounds, consensus, how many nodes.
+    pub council: CouncilSettings,
+    /// Arms and how they are chosen.
+    pub tuner: TunerSettings,
+    /// What suits contexts that were never seen.
+    pub warm: Option<WarmStart>,
+    /// What tells accesses apart.
+    pub detector: Detector,
+    /// The directory of the store and the log.
+    pub store: PathBuf,
+    /// Bytes of explanations that are kept, about.
+    pub log_max: u64,
+}
+
+/// The name of the store in its directory.
+pub const STORE: &str = "learned.redb";
+
+/// A council cannot open its books.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HallError {
+    /// Not the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Not the directory, or the log in it.
+    #[error("{path} cannot be used: {error}")]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A node that is or was here.
+struct Member {
+    id: NodeId,
+    heard: Heard,
+    uid: Option<u32>,
+    is_here: bool,
+    /// Since when it was here last, or has left.
+    since: Instant,
+    /// Late words that it may still say on this connection.
+    late_left: u64,
+    /// Whether it has not been told anything yet on this connection.
+    is_new: bool,
+    announcements: u64,
+    last: Option<Told>,
+}
+
+/// What a node was told last.
+struct Told {
+    at: Instant,
+    chosen: String,
+    context: String,
+    why: String,
+    explores: bool,
+}
+
+/// A decision that is not in the log yet.
+struct Unexplained {
+    at_ms: u64,
+    node: String,
+    sequence: u64,
+    seen: Observation,
+    in_force: String,
+    decision: CouncilDecision,
+}
+
+struct Inner {
+    council: Council,
+    detector: Detector,
+    keeper: Keeper,
+    log: Log,
+    members: BTreeMap<String, Member>,
+    ids: u64,
+    round: u64,
+    /// What was heard in this round: it is learned when the round ends.
+    hearing: BTreeMap<String, Heard>,
+    /// What was learned from, and is not in the store yet.
+    learned: BTreeMap<String, Heard>,
+    has_learned: bool,
+    late: Late,
+    unexplained: Vec<Unexplained>,
+    times: Histogram,
+}
+
+/// Counts for Prometheus.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub announcements: AtomicU64,
+    pub again: AtomicU64,
+    pub decisions: AtomicU64,
+    pub explorations: AtomicU64,
+    pub refused: AtomicU64,
+    pub ended: AtomicU64,
+    pub suspect: AtomicU64,
+}
+
+/// See the module's header.
+pub struct Hall {
+    inner: Mutex<Inner>,
+    pub(crate) counts: Counts,
+    start: Instant,
+    dir: PathBuf,
+    own_uid: u32,
+}
+
+/// What is to be said about a council as a whole.
+pub(crate) struct Totals {
+    pub here: usize,
+    pub known: usize,
+    pub contexts: usize,
+    pub bytes: usize,
+    pub lost: u64,
+    pub write_failures: u64,
+    pub contexts_written: u64,
+    pub times: Histogram,
+    pub arms: BTreeMap<String, u64>,
+}
+
+impl Hall {
+    /// Opens the store and the log.
+    pub fn open(config: HallConfig) -> Result<Hall, HallError> {
+        let dir = config.store;
+        let unusable = |error: io::Error| HallError::Directory {
+            path: dir.clone(),
+            error,
+        };
+        std::fs::create_dir_all(&dir).map_err(unusable)?;
+        let (keeper, kept) = store::open(&dir.join(STORE))?;
+        let log = Log::open(&crate::log::beside(&dir), config.log_max).map_err(unusable)?;
+        let mut tuner = Tuner::new(config.tuner);
+        if let Some(warm) = config.warm {
+            tuner = tuner.warmed(warm);
+        }
+        restore(&mut tuner, &kept.contexts);
+        let mut inner = Inner {
+            council: Council::new(config.council, tuner, config.detector.clone()),
+            detector: config.detector,
+            keeper,
+            log,
+            members: BTreeMap::new(),
+            ids: 0,
+            round: 0,
+            hearing: BTreeMap::new(),
+            learned: BTreeMap::new(),
+            has_learned: false,
+            late: Late::default(),
+            unexplained: Vec::new(),
+            times: Histogram::default(),
+        };
+        for (name, heard) in kept.nodes.into_iter().take(NAMES_MAX) {
+            inner.remember(name, heard, None);
+        }
+        Ok(Hall {
+            inner: Mutex::new(inner),
+            counts: Counts::default(),
+            start: Instant::now(),
+            own_uid: rustix::process::geteuid().as_raw(),
+            dir,
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the store and the log are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Somebody tried what is not allowed.
+    pub(crate) fn audit(&self, peer: &Peer, why: &dyn Display) {
+        self.counts.refused.fetch_add(1, Relaxed);
+        tracing::warn!(target: "audit", "{peer} refused: {why}");
+    }
+
+    /// A connection ended because of what it did.
+    pub(crate) fn ended(&self) {
+        self.counts.ended.fetch_add(1, Relaxed);
+    }
+
+    /// Whether one who comes is heard; or why not.
+    pub(crate) fn may_come(&self, peer: &Peer, users: &[u32]) -> Result<(), String> {
+        match peer.proof {
+            Proof::Trusted => Ok(()),
+            Proof::None | Proof::Awaited => Err("nothing proves who it is".to_owned()),
+            Proof::User { uid, .. } | Proof::Vouched { uid, .. } => {
+                match uid == 0 || uid == self.own_uid || users.contains(&uid) {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "uid {uid} has no I/O nodes here: name it with --allow-uid if it has"
+                    )),
+                }
+            }
+        }
+    }
+
+    /// A node is here; the last announcement of this life of it that is kept.
+    pub(crate) fn joined(&self, hello: &Hello, peer: &Peer) -> Result<u64, String> {
+        let mut inner = self.inner();
+        inner.make_room();
+        if inner.members.len() >= NAMES_MAX && !inner.members.contains_key(&hello.name) {
+            return Err(format!("there are {NAMES_MAX} nodes"));
+        }
+        let kept = inner.kept(&hello.name, hello.epoch);
+        let heard = Heard {
+            epoch: hello.epoch,
+            sequence: kept,
+        };
+        let uid = peer.proof.uid();
+        match inner.members.get_mut(&hello.name) {
+            None => inner.remember(hello.name.clone(), heard, uid),
+            Some(member) => {
+                // What was heard in this life of ours, and is not kept yet, need not be heard again.
+                if member.heard.epoch != hello.epoch {
+                    member.heard = heard;
+                }
+                member.uid = uid;
+            }
+        }
+        let period = inner.council.settings().period.as_secs_f64().max(1e-3);
+        if let Some(member) = inner.members.get_mut(&hello.name) {
+            // What it can have seen while nobody heard it. Before our own beginning that may have been anything.
+            let away = member.since.elapsed().as_secs_f64() / period;
+            member.late_left = match member.announcements {
+                0 => LATE_MAX,
+                _ => (away as u64).saturating_add(LATE_AT_ONCE).min(LATE_MAX),
+            };
+            (member.is_here, member.is_new) = (true, true);
+            member.since = Instant::now();
+        }
+        tracing::info!("node {} is here: {peer}", hello.name);
+        Ok(kept)
+    }
+
+    /// A node has left.
+    pub(crate) fn left(&self, name: &str) {
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        if let Some(member) = inner.members.get_mut(name) {
+            member.is_here = false;
+            member.since = Instant::now();
+            inner.council.leave(member.id);
+            tracing::info!("node {name} has left");
+        }
+    }
+
+    /// A node says what its period was like: what it should do.
+    pub(crate) fn announced(
+        &self,
+        name: &str,
+        said: &wire::Announcement,
+    ) -> Option<wire::Decision> {
+        let begin = Instant::now();
+        self.counts.announcements.fetch_add(1, Relaxed);
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        let member = inner.members.get_mut(name)?;
+        let is_news = said.sequence > member.heard.sequence;
+        if is_news {
+            member.heard.sequence = said.sequence;
+        }
+        if said.again {
+            self.counts.again.fetch_add(1, Relaxed);
+            if is_news {
+                inner.heard_late(name, said);
+            }
+            return None;
+        }
+        let announcement = Announcement {
+            node: member.id,
+            in_force: said.arm,
+            // What was said before is not learned a second time.
+            realised: (said.settled && is_news).then_some(said.arm),
+            seen: said.observation,
+        };
+        member.announcements += 1;
+        let (heard, is_first) = (member.heard, std::mem::take(&mut member.is_new));
+        let now = Nanos::from(self.start.elapsed());
+        let decision = match inner.council.announce(&announcement, now) {
+            Ok(decision) => decision,
+            Err(why) => {
+                tracing::debug!("node {name} is not heard: {why}");
+                return None;
+            }
+        };
+        inner.turned(decision.round);
+        inner.hearing.insert(name.to_owned(), heard);
+        // It could not be told yet: what it did was decided before this connection.
+        if is_first && is_news && decision.evidence == Evidence::NotTold {
+            inner.heard_late(name, said);
+        }
+        self.count(&decision);
+        let told = inner.tell(name, said, &decision);
+        inner.unexplained.push(Unexplained {
+            at_ms: unix_ms(),
+            node: name.to_owned(),
+            sequence: said.sequence,
+            seen: said.observation,
+            in_force: said.arm.to_string(),
+            decision,
+        });
+        inner.times.record(begin.elapsed().as_nanos() as u64);
+        Some(told)
+    }
+
+    fn count(&self, decision: &CouncilDecision) {
+        self.counts.decisions.fetch_add(1, Relaxed);
+        if explores(decision.why) {
+            self.counts.explorations.fetch_add(1, Relaxed);
+        }
+        if decision.evidence == Evidence::Suspect {
+            self.counts.suspect.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// After the answers have left: what was learned is given to the store, and what was decided to the log.
+    pub(crate) fn flush(&self) {
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        inner.keep();
+        for entry in std::mem::take(&mut inner.unexplained) {
+            inner.log.add(&entry.explanation());
+        }
+        inner.log.flush();
+    }
+
+    /// Once in a while: what came late is learned when all had time to say it.
+    pub(crate) fn look(&self) {
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        let now = Instant::now();
+        if let Some(heard) = inner.late.learn(now, inner.council.tuner_mut()) {
+            for (name, late) in heard {
+                let known = inner.learned.entry(name).or_insert(late);
+                // Rounds that ended meanwhile know more.
+                if known.epoch == late.epoch && known.sequence < late.sequence {
+                    *known = late;
+                }
+            }
+            inner.has_learned = true;
+        }
+        inner.keep();
+    }
+
+    /// The figures of all of it.
+    pub(crate) fn totals(&self) -> Totals {
+        let inner = self.inner();
+        let (write_failures, contexts_written) = inner.keeper.counts();
+        let here = inner.members.values().filter(|member| member.is_here);
+        let mut arms = BTreeMap::new();
+        for told in here.clone().filter_map(|member| member.last.as_ref()) {
+            *arms.entry(told.chosen.clone()).or_default() += 1;
+        }
+        Totals {
+            here: here.count(),
+            known: inner.members.len(),
+            contexts: inner.council.tuner().len(),
+            bytes: inner.council.tuner().bytes(),
+            lost: inner.log.lost(),
+            write_failures,
+            contexts_written,
+            times: inner.times.clone(),
+            arms,
+        }
+    }
+
+    /// For a person who asks what the council does.
+    pub fn status(&self) -> Value {
+        let totals = self.totals();
+        let inner = self.inner();
+        let node = |(name, member): (&String, &Member)| {
+            let last = member.last.as_ref().map(|told| {
+                json!({
+                    "age_s": told.at.elapsed().as_secs_f64(),
+                    "chosen": told.chosen,
+                    "explores": told.explores,
+                    "context": told.context,
+                    "why": told.why,
+                })
+            });
+            let value = json!({
+                "here": member.is_here,
+                "uid": member.uid,
+                "announcements": member.announcements,
+                "last": last,
+            });
+            (name.clone(), value)
+        };
+        let nodes: serde_json::Map<String, Value> = inner.members.iter().map(node).collect();
+        let settings = inner.council.settings();
+        json!({
+            "store": self.dir,
+            "period_s": settings.period.as_secs_f64(),
+            "consensus": settings.consensus.name(),
+            "strategy": inner.council.tuner().settings().strategy.to_string(),
+            "arm": inner.council.arm().map(|arm| arm.to_string()),
+            "nodes_here": totals.here,
+            "contexts": totals.contexts,
+            "memory_bytes": totals.bytes,
+            "decisions": self.counts.decisions.load(Relaxed),
+            "explorations": self.counts.explorations.load(Relaxed),
+            "decision_ns_p50": totals.times.quantile(0.5),
+            "decision_ns_p99": totals.times.quantile(0.99),
+            "decision_ns_max": totals.times.max(),
+            "refused": self.counts.refused.load(Relaxed),
+            "nodes": nodes,
+        })
+    }
+
+    /// What was learned, for those who want to see all of it: contexts whose name has this in it.
+    pub fn learned(&self, part: &str) -> Value {
+        let inner = self.inner();
+        let tuner = inner.council.tuner();
+        let wanted = tuner
+            .contexts()
+            .filter(|(context, _)| context.to_string().contains(part));
+        let entry = |(context, bandit): (&presagio_tune::Context, &presagio_tune::Bandit)| {
+            json!({
+                "context": context.to_string(),
+                "steps": bandit.steps(),
+                "best_bytes_per_busy_s": bandit.best(),
+                "candidates": candidates(&tuner.candidates(context)),
+            })
+        };
+        wanted.map(entry).collect()
+    }
+}
+
+/// Takes back what was kept; what cannot be read is left out, and said.
+pub(crate) fn restore(tuner: &mut Tuner, contexts: &[(Vec<u8>, Vec<u8>)]) {
+    let mut failed = None;
+    let mut count = 0;
+    for (key, value) in contexts {
+        if let Err(error) = tuner.restore(key, value) {
+            count += 1;
+            failed = Some(error);
+        }
+    }
+    if let Some(error) = failed {
+        tracing::warn!(
+            "{count} of {} contexts are left out: {error}",
+            contexts.len()
+        );
+    }
+}
+
+impl Inner {
+    fn remember(&mut self, name: String, heard: Heard, uid: Option<u32>) {
+        self.ids += 1;
+        let member = Member {
+            id: NodeId(self.ids),
+            heard,
+            uid,
+            is_here: false,
+            since: Instant::now(),
+            late_left: 0,
+            is_new: true,
+            announcements: 0,
+            last: None,
+        };
+        self.members.insert(name, member);
+    }
+
+    fn make_room(&mut self) {
+        if self.members.len() >= NAMES_MAX {
+            self.members.retain(|_, member| member.is_here);
+        }
+    }
+
+    /// What the store has of a node, if it is of this life.
+    fn kept(&self, name: &str, epoch: u64) -> u64 {
+        let kept = self.keeper.kept(name);
+        if kept.epoch == epoch {
+            kept.sequence
+        } else {
+            0
+        }
+    }
+
+    /// A round may have ended: what was heard in it is learned.
+    fn turned(&mut self, round: u64) {
+        if round != self.round {
+            self.round = round;
+            self.has_learned = true;
+            self.learned.append(&mut self.hearing);
+        }
+    }
+
+    fn heard_late(&mut self, name: &str, said: &wire::Announcement) {
+        let Some(member) = self.members.get_mut(name) else {
+            return;
+        };
+        if member.late_left == 0 {
+            return;
+        }
+        member.late_left -= 1;
+        let ionodes = self.council.nodes().max(1) as u32;
+        let context = said.observation.context(&self.detector, ionodes);
+        if let (Some(context), Some(reward), true) =
+            (context, said.observation.reward(), said.settled)
+        {
+            self.late
+                .add(name, member.heard, (context, said.arm), reward);
+        }
+    }
+
+    /// Gives what was learned to the store.
+    fn keep(&mut self) {
+        // What came late is older than what came since, and is noted first.
+        if !self.late.is_empty() || !std::mem::take(&mut self.has_learned) {
+            return;
+        }
+        let changed = self.council.tuner_mut().changed();
+        let heard = std::mem::take(&mut self.learned);
+        if !changed.is_empty() || !heard.is_empty() {
+            self.keeper.keep(changed, heard);
+        }
+    }
+
+    fn tell(
+        &mut self,
+        name: &str,
+        said: &wire::Announcement,
+        decision: &CouncilDecision,
+    ) -> wire::Decision {
+        let context = decision
+            .context
+            .map(|it| it.to_string())
+            .unwrap_or_default();
+        let told = wire::Decision {
+            sequence: said.sequence,
+            kept: 0,
+            arm: decision.arm,
+            explores: explores(decision.why),
+            context,
+            why: decision.reason(),
+        };
+        let member = self.members.get_mut(name).expect("it has announced");
+        member.last = Some(Told {
+            at: Instant::now(),
+            chosen: told.arm.to_string(),
+            context: told.context.clone(),
+            why: told.why.clone(),
+            explores: told.explores,
+        });
+        let epoch = member.heard.epoch;
+        wire::Decision {
+            kept: self.kept(name, epoch),
+            ..told
+        }
+    }
+}
+
+fn explores(why: Why) -> bool {
+    matches!(why, Why::Untried | Why::Explored)
+}
+
+impl Unexplained {
+    /// A line of the log; `log.rs` has the fields.
+    fn explanation(&self) -> Value {
+        let decision = &self.decision;
+        json!({
+            "at": self.at_ms,
+            "node": self.node,
+            "sequence": self.sequence,
+            "round": decision.round,
+            "context": decision.context.map(|it| it.to_string()),
+            "evidence": evidence(&self.seen, decision, &self.in_force),
+            "candidates": candidates(&decision.candidates),
+            "votes": votes(&decision.votes),
+            "consensus": decision.consensus.name(),
+            "own": decision.own.to_string(),
+            "chosen": decision.arm.to_string(),
+            "explores": explores(decision.why),
+            "why": decision.reason(),
+        })
+    }
+}
+
+fn evidence(seen: &Observation, decision: &CouncilDecision, in_force: &str) -> Value {
+    let mut evidence = observed(seen);
+    evidence["in_force"] = in_force.into();
+    evidence["bytes_per_busy_s"] = decision.bytes_per_busy_s.into();
+    evidence["learned"] = decision.evidence.to_string().into();
+    evidence
+}
+
+/// What a node saw, for the log.
+pub fn observed(seen: &Observation) -> Value {
+    let arrived = seen.arrived.as_ref();
+    json!({
+        "period_s": seen.period.as_secs_f64(),
+        "busy_s": seen.busy.as_secs_f64(),
+        "served_bytes": seen.served,
+        "servers": seen.servers,
+        "clients": seen.clients,
+        "processes": seen.processes,
+        "operation": arrived.map(|it| it.op.to_string()),
+        "requests": arrived.map(|it| it.requests),
+        "handles": arrived.map(|it| it.features.handles),
+        "size_mean": arrived.map(|it| it.features.size_mean),
+        "distance": arrived.map(|it| it.features.distance),
+    })
+}
+
+/// Candidates as a list: arm, value, tries, and whether it is barred.
+pub fn candidates(all: &[Candidate]) -> Value {
+    let one = |it: &Candidate| {
+        let value = it.value.map(|value| (value * 1e4).round() / 1e4);
+        match it.barred {
+            true => json!([it.arm.to_string(), value, it.tries, "barred"]),
+            false => json!([it.arm.to_string(), value, it.tries]),
+        }
+    };
+    all.iter().map(one).collect()
+}
+
+fn votes(all: &[(presagio_tune::Arm, f64)]) -> Value {
+    all.iter()
+        .map(|(arm, weight)| json!([arm.to_string(), weight]))
+        .collect()
+}
+
+/// Now, as logs have it.
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,40 @@
+//! The council: the service around `presagio-tune`'s reasoning (paper 001, IV).
+//!
+//! ```text
+//!  I/O nodes ── announcements ──▶ server (one loop) ──▶ hall ──▶ presagio_tune::Council
+//!      ▲                             ▲      │            │  └──▶ store (redb), by a thread of its own
+//!      └──────── decisions ──────────┼──────┘            └─────▶ log of explanations
+//!                                    └── door: who is it?
+//! ```
+//!
+//! One announcement: an I/O node's [`Client`] sends what a period was like; the loop ([`Server`]) parses it ([`wire`]); the
+//! [`Hall`] asks the reasoning, and the answer leaves in the same turn of the loop. Then what was learned goes to the
+//! [`store`] and the explanation to the [`log`].
+//!
+//! *Invariants.* A council advises: a node never waits for it, and without it decides alone. What one node sends, or does
+//! not read, touches that node alone. Everything that grows has a bound. What was learned from is known to be so exactly
+//! once, whenever a council is killed.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod connection;
+mod hall;
+mod late;
+pub mod log;
+mod server;
+pub mod store;
+mod window;
+pub mod wire;
+
+pub use client::{Client, ClientConfig, LineState, Proof};
+pub use hall::{Hall, HallConfig, HallError, STORE, candidates, observed, unix_ms};
+pub use server::{DoorConfig, ListenError, Server};
+pub use window::Window;
+
+use presagio_tune::Tuner;
+
+/// Takes back what a store has; what cannot be read is left out, and said.
+pub fn restore(tuner: &mut Tuner, kept: &store::Kept) {
+    hall::restore(tuner, &kept.contexts);
+}
