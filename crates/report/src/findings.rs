@@ -1,0 +1,705 @@
+//! What follows from the figures, in plain language, each with the figures that it follows from.
+//!
+//! A finding says what was observed, never more. Its evidence names the figures by their path in the document of the run
+//! and the chart that shows them, so that a reader is one click away from checking it.
+
+use crate::doc::{Access, Distribution, FileUse, Run, Way};
+use crate::readable::{bytes, counted, percent, span};
+use serde::Serialize;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weight {
+    /// Most of the time goes here, or something is wrong.
+    High,
+    /// Worth a look.
+    Medium,
+    /// Good to know.
+    Low,
+    /// As it should be.
+    Good,
+}
+
+/// Where the figures are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// The section of the page.
+    pub section: &'static str,
+    /// What to choose there: a file, an access, a process.
+    pub select: Option<usize>,
+    /// The figures, by their path within the run.
+    pub figures: Vec<String>,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What kind of finding it is.
+    pub id: &'static str,
+    /// How much it matters.
+    pub weight: Weight,
+    /// What was found.
+    pub text: String,
+    /// What one could do about it, if anything.
+    pub advice: Option<&'static str>,
+    /// From what it follows.
+    pub evidence: Evidence,
+}
+
+fn finding(
+    id: &'static str,
+    weight: Weight,
+    text: String,
+    section: &'static str,
+    figures: &[&str],
+) -> Finding {
+    Finding {
+        id,
+        weight,
+        text,
+        advice: None,
+        evidence: Evidence {
+            section,
+            select: None,
+            figures: figures.iter().map(|f| (*f).to_owned()).collect(),
+        },
+    }
+}
+
+impl Finding {
+    fn select(mut self, at: usize) -> Finding {
+        self.evidence.select = Some(at);
+        self
+    }
+
+    fn advise(mut self, advice: &'static str) -> Finding {
+        self.advice = Some(advice);
+        self
+    }
+}
+
+/// All that is worth saying about a run, what matters most first.
+pub(crate) fn of_run(run: &Run) -> Vec<Finding> {
+    if run.totals.operations == 0 {
+        let text = "There are no operations in this recording.".to_owned();
+        return vec![finding(
+            "empty",
+            Weight::High,
+            text,
+            "overview",
+            &["totals.operations"],
+        )];
+    }
+    let makers: [fn(&Run) -> Vec<Finding>; 13] = [
+        waits, hot_spots, prefetched, small, scattered, again, tail, metadata, balance, rhythm,
+        foreseen, failures, unseen,
+    ];
+    let mut all: Vec<Finding> = makers.iter().flat_map(|make| make(run)).collect();
+    all.sort_by_key(|finding| finding.weight);
+    all
+}
+
+/// How much of the time goes to I/O at all.
+fn waits(run: &Run) -> Vec<Finding> {
+    let totals = &run.totals;
+    if totals.time_share == 0.0 {
+        return Vec::new();
+    }
+    let who = match totals.processes {
+        1 => "The program".to_owned(),
+        n => format!("On average, each of {n} processes"),
+    };
+    let weight = match totals.time_share {
+        share if share >= 0.3 => Weight::High,
+        share if share >= 0.05 => Weight::Medium,
+        _ => Weight::Low,
+    };
+    let text = format!(
+        "{who} spent {} of the {} between the first operation and the last in I/O calls: {} in all.",
+        percent(totals.time_share),
+        span(totals.duration_ns),
+        span(totals.time_ns),
+    );
+    let figures = [
+        "totals.time_share",
+        "totals.duration_ns",
+        "totals.time_ns",
+        "totals.read_ns",
+        "totals.write_ns",
+        "totals.other_ns",
+    ];
+    vec![finding("io-share", weight, text, "timeline", &figures)]
+}
+
+/// How many places that took the most time are told.
+const SPOTS: usize = 3;
+/// Shares below this are not worth a sentence.
+const SPOT_SHARE: f64 = 0.1;
+
+/// What took the most time: which accesses, of which file, from where.
+fn hot_spots(run: &Run) -> Vec<Finding> {
+    let spots = run.accesses.iter().enumerate().take(SPOTS);
+    let spots = spots.filter(|(_, access)| access.time_share >= SPOT_SHARE);
+    spots
+        .map(|(at, access)| hot_spot(run, at, access))
+        .collect()
+}
+
+fn hot_spot(run: &Run, at: usize, access: &Access) -> Finding {
+    let weight = match access.time_share >= 0.4 {
+        true => Weight::High,
+        false => Weight::Medium,
+    };
+    let text = format!(
+        "{} of the I/O time, {}, went to {} of {}{}.",
+        percent(access.time_share),
+        span(access.way.time_ns),
+        kind_of(access),
+        whose(access),
+        from(run, access),
+    );
+    let path = |key: &str| format!("accesses.{at}.{key}");
+    let figures = [
+        path("time_share"),
+        path("way.time_ns"),
+        path("way.operations"),
+        path("way.bytes"),
+    ];
+    let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
+    finding("hot-spot", weight, text, "accesses", &figures).select(at)
+}
+
+/// `16 KiB strided reads`
+fn kind_of(access: &Access) -> String {
+    let many = access.way.operations != 1;
+    let noun = match (access.action, many) {
+        ("read", true) => "reads",
+        ("read", false) => "one read",
+        ("write", true) => "writes",
+        ("write", false) => "one write",
+        (action, true) => return format!("{} calls", verb(action)),
+        (action, false) => return format!("one {}", verb(action)),
+    };
+    let word = match access.way.word {
+        "single" => String::new(),
+        word => format!("{word} "),
+    };
+    let size = usual_size(&access.way).map(|size| format!("{} ", bytes(size)));
+    format!("{}{word}{noun}", size.unwrap_or_default())
+}
+
+fn verb(action: &str) -> &str {
+    match action {
+        "sync" => "fsync",
+        other => other,
+    }
+}
+
+/// The size that most requests have.
+fn usual_size(way: &Way) -> Option<u64> {
+    let (size, times) = way.sizes.first()?;
+    (times * 2 > way.operations).then_some(*size)
+}
+
+fn from(run: &Run, access: &Access) -> String {
+    let site = access.site.and_then(|site| run.sites.get(site));
+    site.map_or_else(String::new, |site| format!(", from {}", site.label))
+}
+
+fn whose(access: &Access) -> String {
+    match access.files {
+        0 | 1 => quoted(&access.name),
+        n => format!("{} files {}", n, quoted(&access.name)),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("“{}”", crate::readable::last_part(name))
+}
+
+/// Many small requests.
+fn small(run: &Run) -> Vec<Finding> {
+    const SMALL: u64 = 32 << 10;
+    const MANY: u64 = 1000;
+    let one = |(at, sizes): (usize, &Distribution)| {
+        let below = sizes.buckets.iter().filter(|b| b.1 < SMALL);
+        let count: u64 = below.map(|b| b.2).sum();
+        let share = count as f64 / sizes.count.max(1) as f64;
+        if count < MANY || share < 0.6 {
+            return None;
+        }
+        let text = format!(
+            "{} of the {}s are smaller than {}; half of them ask for {} or less.",
+            percent(share),
+            sizes.of,
+            bytes(SMALL),
+            bytes(sizes.median),
+        );
+        let path = |key: &str| format!("sizes.{at}.{key}");
+        let figures = [path("count"), path("median"), path("p90"), path("mean")];
+        let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
+        let found = finding("small-requests", Weight::Medium, text, "sizes", &figures);
+        Some(found.advise("Larger requests, or a library that collects them (collective buffering, a larger stdio buffer), would need fewer calls."))
+    };
+    run.sizes.iter().enumerate().filter_map(one).collect()
+}
+
+/// Access here and there.
+fn scattered(run: &Run) -> Vec<Finding> {
+    const MANY: u64 = 500;
+    let one = |(at, lies): (usize, &crate::doc::Sequentiality)| {
+        let all: u64 = lies.steps.iter().sum();
+        let back = 1.0 - lies.onward_share;
+        if all < MANY {
+            return None;
+        }
+        let paths = [
+            format!("sequentiality.{at}.consecutive_share"),
+            format!("sequentiality.{at}.onward_share"),
+        ];
+        let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
+        if lies.consecutive_share >= 0.9 {
+            let text = format!(
+                "{} of the {}s begin where the one before ended: the system reads ahead and writes behind by itself here.",
+                percent(lies.consecutive_share),
+                lies.of
+            );
+            return Some(finding(
+                "sequential",
+                Weight::Good,
+                text,
+                "sequentiality",
+                &figures,
+            ));
+        }
+        if back < 0.3 {
+            return None;
+        }
+        let text = format!(
+            "{} of the {}s go back, or to the same place again; only {} begin where the one before ended.",
+            percent(back),
+            lies.of,
+            percent(lies.consecutive_share)
+        );
+        Some(finding(
+            "scattered",
+            Weight::Medium,
+            text,
+            "sequentiality",
+            &figures,
+        ))
+    };
+    run.sequentiality
+        .iter()
+        .enumerate()
+        .filter_map(one)
+        .collect()
+}
+
+/// Files that are read more than once.
+fn again(run: &Run) -> Vec<Finding> {
+    const LEAST: u64 = 1 << 20;
+    const OFTEN: f64 = 1.9;
+    let over = |file: &FileUse| file.bytes_read as f64 / file.reach.max(1) as f64;
+    let files = run.files.iter().enumerate();
+    let files = files.filter(|(_, f)| f.reach >= LEAST && over(f) >= OFTEN && f.bytes_written == 0);
+    let Some((at, file)) = files.max_by_key(|(_, file)| file.bytes_read - file.reach) else {
+        return Vec::new();
+    };
+    let sharing = match file.processes {
+        0 | 1 => String::new(),
+        n => format!(" by {n} processes"),
+    };
+    let text = format!(
+        "{} was read {:.1} times over{sharing}: {} of a file that was used up to {}.",
+        quoted(&file.name),
+        over(file),
+        bytes(file.bytes_read),
+        bytes(file.reach),
+    );
+    let path = |key: &str| format!("files.{at}.{key}");
+    let paths = [
+        path("bytes_read"),
+        path("reach"),
+        path("processes"),
+        path("time_ns"),
+    ];
+    let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
+    vec![finding("read-again", Weight::Medium, text, "files", &figures).select(at)]
+}
+
+/// A few operations that take most of the time.
+fn tail(run: &Run) -> Vec<Finding> {
+    const FEW: f64 = 0.02;
+    const MUCH: f64 = 0.5;
+    const LEAST: u64 = 200;
+    let one = |(at, times): (usize, &Distribution)| {
+        let all: u64 = times.buckets.iter().map(|b| b.3).sum();
+        let (mut count, mut busy) = (0u64, 0u64);
+        for (from, _, bucket, time) in times.buckets.iter().rev() {
+            (count, busy) = (count + bucket, busy + time);
+            let (few, much) = (
+                count as f64 / times.count as f64,
+                busy as f64 / all.max(1) as f64,
+            );
+            if few > FEW || times.count < LEAST {
+                return None;
+            }
+            if much >= MUCH {
+                let what = match times.of {
+                    "other" => "calls that neither read nor write".to_owned(),
+                    of => format!("{of}s"),
+                };
+                let text = format!(
+                    "{} of the {what}, those of {} and more, took {} of their time; half of all took {} or less.",
+                    percent(few),
+                    span(*from),
+                    percent(much),
+                    span(times.median),
+                );
+                let paths = [
+                    format!("latencies.{at}.median"),
+                    format!("latencies.{at}.p99"),
+                    format!("latencies.{at}.max"),
+                ];
+                let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
+                return Some(finding(
+                    "slow-tail",
+                    Weight::Medium,
+                    text,
+                    "latencies",
+                    &figures,
+                ));
+            }
+        }
+        None
+    };
+    run.latencies.iter().enumerate().filter_map(one).collect()
+}
+
+/// Time that is neither reading nor writing.
+fn metadata(run: &Run) -> Vec<Finding> {
+    let totals = &run.totals;
+    let share = totals.other_ns as f64 / totals.time_ns.max(1) as f64;
+    if share < 0.25 || totals.time_ns == 0 {
+        return Vec::new();
+    }
+    let others = totals.actions.iter().enumerate();
+    let others = others.filter(|(_, a)| !matches!(a.action, "read" | "write"));
+    let Some((at, most)) = others.max_by_key(|(_, a)| a.time_ns) else {
+        return Vec::new();
+    };
+    let text = format!(
+        "{} of the I/O time went to calls that neither read nor write; most of it to {}: {} in {}.",
+        percent(share),
+        verb(most.action),
+        counted(most.operations, "call", "calls"),
+        span(most.time_ns),
+    );
+    let path = |key: &str| format!("totals.actions.{at}.{key}");
+    let paths = [
+        "totals.other_ns".to_owned(),
+        path("operations"),
+        path("time_ns"),
+        path("time_share"),
+    ];
+    let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let found = finding("not-moving", Weight::Medium, text, "overview", &figures);
+    vec![match most.action {
+        "sync" => found.advise("Each fsync waits until the storage has the data: fewer of them, or one for several files, wait less."),
+        "open" => found.advise("Fewer files, or files that stay open, need fewer calls to the metadata servers of a parallel file system."),
+        _ => found,
+    }]
+}
+
+/// Processes that do much more than others.
+fn balance(run: &Run) -> Vec<Finding> {
+    let Some(timeline) = &run.timeline else {
+        return Vec::new();
+    };
+    let lanes = timeline.lanes.iter().enumerate();
+    let mut lanes: Vec<(usize, u64)> = lanes
+        .filter(|(_, l)| l.processes == 1)
+        .map(|(at, l)| (at, l.time_ns))
+        .collect();
+    if lanes.len() < 3 {
+        return Vec::new();
+    }
+    lanes.sort_by_key(|(_, time)| *time);
+    let (median, (at, most)) = (lanes[lanes.len() / 2].1, lanes[lanes.len() - 1]);
+    let times = most as f64 / median.max(1) as f64;
+    let path = |key: &str| format!("timeline.lanes.{at}.{key}");
+    let paths = [
+        path("time_ns"),
+        path("operations"),
+        path("bytes_read"),
+        path("bytes_written"),
+    ];
+    let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
+    if times < 2.0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} spent {} in I/O, {:.1} times as long as the process in the middle of {}.",
+        timeline.lanes[at].label,
+        span(most),
+        times,
+        counted(lanes.len() as u64, "process", "processes"),
+    );
+    vec![finding("imbalance", Weight::Medium, text, "timeline", &figures).select(at)]
+}
+
+/// The rhythm of phases.
+fn rhythm(run: &Run) -> Vec<Finding> {
+    let Some((period, every)) = run
+        .phases
+        .period
+        .as_ref()
+        .and_then(|p| Some((p, p.period_ns?)))
+    else {
+        return Vec::new();
+    };
+    let figures = [
+        "phases.period.period_ns",
+        "phases.period.confidence",
+        "phases.period.phase_ns",
+        "phases.period.in_phases",
+    ];
+    let text = match period.method {
+        Some("phases") => format!(
+            "I/O comes in phases: one every {}, about {} long; {} of the time lies in them.",
+            span(every),
+            span(period.phase_ns),
+            percent(period.in_phases),
+        ),
+        _ => format!(
+            "I/O has a rhythm of {}: its activity is {} alike to itself after that time.",
+            span(every),
+            percent(period.confidence),
+        ),
+    };
+    vec![finding("rhythm", Weight::Low, text, "phases", &figures)]
+}
+
+/// How predictable it is.
+fn foreseen(run: &Run) -> Vec<Finding> {
+    let Some(prediction) = &run.prediction else {
+        return Vec::new();
+    };
+    let Some(right) = prediction.all.right_share else {
+        return Vec::new();
+    };
+    let weight = if right >= 0.9 {
+        Weight::Good
+    } else {
+        Weight::Low
+    };
+    let mut text = format!(
+        "{} of {} were foreseen exactly, by a model that knew nothing at first",
+        percent(right),
+        counted(prediction.all.operations, "operation", "operations"),
+    );
+    let busiest = prediction.processes.first();
+    match busiest.and_then(|p| Some((p, p.perfect_after?))) {
+        Some((process, after)) if process.all.operations > 4 * after.max(8) => {
+            text += &format!(
+                "; of {}, everything after the first {after}.",
+                process.process
+            );
+        }
+        _ => text.push('.'),
+    }
+    let figures = [
+        "prediction.all.right_share",
+        "prediction.all.operations",
+        "prediction.all.right",
+        "prediction.all.hit_ratio",
+    ];
+    vec![finding("foreseen", weight, text, "prediction", &figures)]
+}
+
+/// What loading ahead came to.
+fn prefetched(run: &Run) -> Vec<Finding> {
+    let Some(prefetch) = run.prefetch.as_ref() else {
+        return Vec::new();
+    };
+    let figures = [
+        "prefetch.bytes_useful",
+        "prefetch.bytes_wasted",
+        "prefetch.useful_share",
+        "prefetch.read_share",
+    ];
+    let Some(useful) = prefetch.useful_share else {
+        let text = match prefetch.advised {
+            true => {
+                "Nothing was loaded ahead: it would not have paid, or there was nothing to load."
+            }
+            false => "Nothing was loaded ahead: the run was only watched.",
+        };
+        return vec![finding(
+            "prefetch",
+            Weight::Low,
+            text.to_owned(),
+            "prefetch",
+            &figures[..1],
+        )];
+    };
+    let weight = if useful >= 0.7 {
+        Weight::Good
+    } else {
+        Weight::Medium
+    };
+    let of_reads = prefetch.read_share.map_or_else(String::new, |share| {
+        format!(", {} of all bytes that were read", percent(share))
+    });
+    let text = format!(
+        "{} were loaded before the program asked for them{of_reads}; {} of what was loaded was then read, and {} were not.",
+        bytes(prefetch.bytes_useful),
+        percent(useful),
+        bytes(prefetch.bytes_wasted),
+    );
+    vec![finding("prefetch", weight, text, "prefetch", &figures)]
+}
+
+/// Operations that failed.
+fn failures(run: &Run) -> Vec<Finding> {
+    let totals = &run.totals;
+    let share = totals.failed as f64 / totals.operations as f64;
+    if totals.failed == 0 {
+        return Vec::new();
+    }
+    let weight = if share >= 0.05 {
+        Weight::Medium
+    } else {
+        Weight::Low
+    };
+    let most = totals.errors.first().map_or_else(String::new, |error| {
+        format!(", most often with {}", error_name(error.error))
+    });
+    let text = format!(
+        "{} of {} operations failed{most}.",
+        totals.failed, totals.operations
+    );
+    let mut figures = vec!["totals.failed", "totals.operations"];
+    figures.extend(totals.errors.first().map(|_| "totals.errors.0.times"));
+    vec![finding("failures", weight, text, "overview", &figures)]
+}
+
+/// The usual errors by name.
+fn error_name(error: i64) -> String {
+    let name = match error {
+        1 => "“operation not permitted”",
+        2 => "“no such file or directory”",
+        4 => "“interrupted”",
+        5 => "“input/output error”",
+        9 => "“bad file descriptor”",
+        11 => "“try again”",
+        13 => "“permission denied”",
+        17 => "“file exists”",
+        20 => "“not a directory”",
+        21 => "“is a directory”",
+        22 => "“invalid argument”",
+        28 => "“no space left on device”",
+        29 => "“illegal seek”",
+        122 => "“quota exceeded”",
+        n => return format!("error {n}"),
+    };
+    name.to_owned()
+}
+
+/// What nobody saw.
+fn unseen(run: &Run) -> Vec<Finding> {
+    let count = run.not_seen.len() as u64;
+    if count == 0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} could not be seen, and {} not in these figures.",
+        counted(count, "thing", "things"),
+        if count == 1 { "is" } else { "are" },
+    );
+    vec![finding(
+        "not-seen",
+        Weight::Low,
+        text,
+        "unseen",
+        &["not_seen.length"],
+    )]
+}
+
+/// What several runs differ in: each against the first.
+pub(crate) fn of_comparison(runs: &[Run]) -> Vec<Finding> {
+    let Some((first, others)) = runs.split_first() else {
+        return Vec::new();
+    };
+    let others = others.iter().enumerate();
+    others
+        .flat_map(|(n, run)| differences(first, n + 1, run))
+        .collect()
+}
+
+/// Ratios nearer to 1 are no difference.
+const SAME: f64 = 0.05;
+
+/// A figure by which runs differ: its path, and what it is.
+type Measure = (&'static str, fn(&Run) -> Option<u64>);
+
+const MEASURES: [Measure; 4] = [
+    ("totals.elapsed_ns", |run| run.totals.elapsed_ns),
+    ("totals.duration_ns", |run| Some(run.totals.duration_ns)),
+    ("totals.read_ns", |run| Some(run.totals.read_ns)),
+    ("totals.write_ns", |run| Some(run.totals.write_ns)),
+];
+
+fn differences(first: &Run, at: usize, run: &Run) -> Vec<Finding> {
+    let has_elapsed = first.totals.elapsed_ns.is_some() && run.totals.elapsed_ns.is_some();
+    let mut found = Vec::new();
+    for (path, of) in MEASURES {
+        // One of both says how long a run took.
+        if path == "totals.duration_ns" && has_elapsed {
+            continue;
+        }
+        let (Some(before), Some(after)) = (of(first), of(run)) else {
+            continue;
+        };
+        let ratio = after as f64 / before.max(1) as f64;
+        if before > 0 && (ratio - 1.0).abs() >= SAME {
+            found.push(difference(first, at, run, path, (before, after)));
+        }
+    }
+    found
+}
+
+fn difference(
+    first: &Run,
+    at: usize,
+    run: &Run,
+    path: &str,
+    (before, after): (u64, u64),
+) -> Finding {
+    let less = after < before;
+    let change = before.abs_diff(after) as f64 / before as f64;
+    let sentence = match path {
+        "totals.elapsed_ns" | "totals.duration_ns" => {
+            format!("“{}” took {}", run.name, span(after))
+        }
+        "totals.read_ns" => format!("“{}” waited {} for reads", run.name, span(after)),
+        _ => format!("“{}” waited {} for writes", run.name, span(after)),
+    };
+    let text = format!(
+        "{sentence}: {} {} than “{}”, where it was {}.",
+        percent(change),
+        if less { "less" } else { "more" },
+        first.name,
+        span(before),
+    );
+    let weight = match (less, change > 0.2) {
+        (true, _) => Weight::Good,
+        (false, true) => Weight::High,
+        (false, false) => Weight::Medium,
+    };
+    let figures = [format!("runs.0.{path}"), format!("runs.{at}.{path}")];
+    let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
+    finding("difference", weight, text, "comparison", &figures).select(at)
+}

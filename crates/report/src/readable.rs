@@ -1,0 +1,169 @@
+//! Names, sizes and times as a person reads them.
+//!
+//! Names come from whoever recorded a trace, and are any bytes. What a person sees of them is one line of text without
+//! anything that could change how the text around it looks: what is no UTF-8, control characters, and characters that turn
+//! the direction of writing or cannot be seen are shown as escapes.
+
+use presagio_core::Nanos;
+
+/// Longer names are shortened in the middle.
+const NAME_CHARS_MAX: usize = 400;
+
+/// A name as one line of harmless text.
+pub fn name(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| push(&mut out, c));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
+    }
+    shortened(out)
+}
+
+fn push(out: &mut String, c: char) {
+    match c {
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        c if c.is_control() || is_unseen(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+        c => out.push(c),
+    }
+}
+
+/// Characters without a shape of their own that change what is beside them.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn shortened(text: String) -> String {
+    let chars = text.chars().count();
+    if chars <= NAME_CHARS_MAX {
+        return text;
+    }
+    let half = NAME_CHARS_MAX / 2;
+    let begin: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(chars - half).collect();
+    format!("{begin} … {end}")
+}
+
+/// What stands behind the last slash.
+pub(crate) fn last_part(name: &str) -> &str {
+    let trimmed = name.trim_end_matches('/');
+    match trimmed.rsplit('/').next() {
+        Some(part) if !part.is_empty() => part,
+        _ => name,
+    }
+}
+
+/// Bytes with the unit that a person would pick.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = None;
+    for name in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(name);
+    }
+    match unit {
+        None if bytes == 1 => "1 byte".to_owned(),
+        None => format!("{bytes} bytes"),
+        Some(unit) if value.fract() == 0.0 => format!("{value:.0} {unit}"),
+        Some(unit) => format!("{value:.1} {unit}"),
+    }
+}
+
+/// A span of time.
+pub fn span(ns: u64) -> String {
+    match ns {
+        0..120_000_000_000 => Nanos(ns).to_string(),
+        120_000_000_000..7_200_000_000_000 => format!("{:.1} min", ns as f64 / 6e10),
+        _ => format!("{:.1} h", ns as f64 / 3.6e12),
+    }
+}
+
+/// A name with each number in it as `#`: files that are numbered through have this in common.
+pub(crate) fn family(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        match c.is_ascii_digit() {
+            true if out.ends_with('#') => {}
+            true => out.push('#'),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// A share from 0 to 1, in percent.
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent {
+        p if p == 0.0 || p >= 99.95 || (9.95..99.0).contains(&p) => format!("{p:.0} %"),
+        p => format!("{p:.1} %"),
+    }
+}
+
+/// `1 file`, `2 files`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        n => format!("{} {many}", grouped(n)),
+    }
+}
+
+/// A number with its digits in groups of three.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_could_deceive_is_shown_as_an_escape() {
+        assert_eq!(name(b"a\nb\xff\"<script>"), "a\\nb\\xff\"<script>");
+        assert_eq!(name("\u{202e}gpj.exe".as_bytes()), "\\u{202e}gpj.exe");
+        assert_eq!(name(b"C:\\x"), "C:\\\\x");
+        assert_eq!(name("grüße/日本".as_bytes()), "grüße/日本");
+        assert_eq!(name(&[b'x'; 5000]).chars().count(), NAME_CHARS_MAX + 3);
+    }
+
+    #[test]
+    fn figures_read_like_figures() {
+        assert_eq!(bytes(1), "1 byte");
+        assert_eq!(bytes(16 << 10), "16 KiB");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(percent(0.421), "42 %");
+        assert_eq!(percent(0.9993), "99.9 %");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(counted(1, "file", "files"), "1 file");
+        assert_eq!(span(12_969_900_000_000), "3.6 h");
+        assert_eq!(family("/d2/ckpt.0012.h5"), "/d#/ckpt.#.h#");
+        assert_eq!((last_part("/a/b"), last_part("/")), ("b", "/"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_has_more_than_one_line(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let name = name(&bytes);
+            prop_assert!(!name.chars().any(|c| c.is_control() || is_unseen(c)));
+        }
+    }
+}
