@@ -20,9 +20,13 @@ TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:s
 	python3:python3 bindfs:bindfs losetup:mount mkfs.ext4:e2fsprogs rsync:rsync pkg-config:pkg-config lmp:lammps \
 	mpirun.openmpi:openmpi-bin mpirun.mpich:mpich h5cc:libhdf5-dev h5pcc.openmpi:libhdf5-openmpi-dev \
 	h5pcc.mpich:libhdf5-mpich-dev diod:diod glusterd:glusterfs-server mount.glusterfs:glusterfs-client \
-	ip:iproute2 munged:munge fio:fio unshare:util-linux setpriv:util-linux openssl:openssl
+	ip:iproute2 munged:munge fio:fio unshare:util-linux setpriv:util-linux openssl:openssl jemalloc-config:libjemalloc-dev \
+	chromium:chromium node:nodejs npm:npm
 
-.PHONY: help demo build test soak test-needs lint lint-needs bench docs-cli clean
+# Tests of pages drive chromium with Playwright, in the version of the lock file.
+BROWSER := crates/cli/tests/browser
+
+.PHONY: help demo build test soak test-needs test-packages lint lint-needs bench docs-cli clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -68,7 +72,11 @@ test: test-needs ## install what the tests need, run all of them
 soak: test-needs ## property tests with other streams than make test, and twenty times as many
 	PROPTEST_CASES=5000 cargo test --release -p presagio-core -p presagio-sched
 
-test-needs:
+test-needs: test-packages
+	@cd $(BROWSER) && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --no-audit --no-fund; } || \
+		{ echo "Playwright could not be installed from here. Please run: (cd $(BROWSER) && npm ci)" >&2; exit 1; }
+
+test-packages:
 	@missing=; \
 	for need in $(TEST_NEEDS); do \
 		PATH="$$PATH:/usr/sbin:/sbin" command -v "$${need%%:*}" >/dev/null 2>&1 || missing="$$missing $${need##*:}"; \

@@ -2,6 +2,7 @@
 
 use crate::failure::failure;
 use crate::run::library::Preload;
+use crate::run::reported::Reported;
 use crate::run::settings::Settings;
 use crate::run::{job, manager};
 use presagio_advise::manager::desk::{Desk, Doors};
@@ -56,7 +57,8 @@ pub fn wait_for(signals: &libc::sigset_t) {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Preload::find()?;
-    let plan = args.settings.plan()?;
+    let mut plan = args.settings.plan()?;
+    let report = plan.report.take();
     let quiet = plan.quiet;
     let json = plan.json.as_ref().map(std::fs::File::try_clone);
     let json = json.transpose()?;
@@ -66,6 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     manager::stand_back();
     let manager = plan
         .begin()
+        .inspect_err(|_| report.iter().for_each(Reported::give_up))
         .map_err(|error| failure("the manager could not begin", error, "free some memory"))?;
     print_exports(&preload, &manager.address())?;
     let doors = Doors {
@@ -84,6 +87,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let _ = std::fs::remove_file(directory.join(job::ADVISOR));
     }
     manager::complete(&mut summary, Default::default());
+    if let Some(report) = report {
+        report.write(&mut summary);
+    }
     if let Some(file) = json {
         manager::write_json(&summary, file);
     }

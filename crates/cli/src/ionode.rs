@@ -4,10 +4,16 @@ pub mod control;
 mod storage;
 
 use crate::failure::failure;
-use crate::sched::compare::{Policy, policy_or_auto};
+use crate::learning::{self, Learning};
+use crate::sched::compare::{Policy, policy_or};
 use crate::size::Size;
 use presagio_core::Nanos;
-use presagio_ionode::{Address, AutoConfig, Config, Node, StartError, TcpProof, TlsFiles};
+use presagio_council::{ClientConfig, Proof};
+use presagio_device::Model;
+use presagio_ionode::{
+    AdaptiveConfig, Address, AutoConfig, Config, Node, StartError, TcpProof, TlsFiles,
+};
+use presagio_ninep::client::TlsIdentity;
 use presagio_sched::Settings;
 use presagio_tune::{Chooser, Drive};
 use serde_json::json;
@@ -46,6 +52,10 @@ Examples:
       --tls node.pem,node.key,users-ca.pem
   presagio ionode --export /scratch --listen unix:/run/node.sock \\
       --policy auto --profile disk.json        chosen by what arrives
+  presagio ionode --export /scratch --listen unix:/run/node.sock \\
+      --policy adaptive --learned /var/lib/presagio/node.redb   learned
+  presagio ionode --export /lustre --listen unix:/run/node.sock \\
+      --policy adaptive --council tcp:council:5650
   presagio ionode status unix:/run/node.sock.control
   presagio ionode policy SJF unix:/run/node.sock.control
   diodcat -s 127.0.0.1:5640 -a /scratch file   read with diod's client
@@ -67,18 +77,42 @@ pub struct Args {
     /// Where Prometheus reads, for example tcp:127.0.0.1:9640 (and /metrics); also /status
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
-    /// How requests are scheduled (`presagio sched list` explains each); auto chooses by what arrives
-    #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = policy_or_auto())]
+    /// How requests are scheduled (`presagio sched list` explains each); auto chooses by what arrives, adaptive learns
+    /// from what comes of it
+    #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = policy_or(&["auto", "adaptive"]))]
     policy: Policy,
-    /// --policy auto: what the storage is like: a profile's file, or hdd, raid0, ssd, pastel, graphene, suno, edel
+    /// What the storage is like: a profile's file, or hdd, raid0, ssd, pastel, graphene, suno, edel. Foresight then knows how
+    /// long it takes, which is else learned from what is served, and --policy auto and adaptive how sensitive it is
     #[arg(long, value_name = "DEVICE")]
     profile: Option<String>,
-    /// --policy auto: what decides, as `presagio train` wrote it [default: the one that comes with Presagio]
+    /// --policy auto, adaptive: what decides (at first), as `presagio train` wrote it [default: the one that comes with Presagio]
     #[arg(long, value_name = "FILE")]
     trees: Option<PathBuf>,
-    /// --policy auto: how often is decided, in seconds
+    /// --policy auto, adaptive: how often is decided, in seconds
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     period: f64,
+    #[command(flatten)]
+    learning: Learning,
+    /// --policy adaptive: where what was learned is kept [default: it is forgotten when the node ends]
+    #[arg(long, value_name = "FILE", help_heading = "Learning")]
+    learned: Option<PathBuf>,
+    /// --policy adaptive: the council that decides for this node and others
+    #[arg(long, value_name = "ADDRESS", help_heading = "Learning")]
+    council: Option<Address>,
+    /// --council: what this node is called [default: the name of this machine]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "council",
+        help_heading = "Learning"
+    )]
+    council_name: Option<String>,
+    /// --council: the council asks for a MUNGE credential
+    #[arg(long, requires = "council", help_heading = "Learning")]
+    council_munge: bool,
+    /// --council: TLS: this node's certificate, its key, and the authority of the council's certificate
+    #[arg(long, value_name = "CERT,KEY,CA", value_parser = tls_files, requires = "council", conflicts_with = "council_munge", help_heading = "Learning")]
+    council_tls: Option<TlsFiles>,
     /// Requests that the storage gets at a time; the others wait in the scheduler
     #[arg(long, value_name = "N")]
     depth: Option<NonZeroUsize>,
@@ -174,7 +208,7 @@ fn unix_socket(text: &str) -> Result<Address, String> {
 }
 
 /// Three paths with commas between them.
-fn tls_files(text: &str) -> Result<TlsFiles, String> {
+pub fn tls_files(text: &str) -> Result<TlsFiles, String> {
     let paths: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
     match <[PathBuf; 3]>::try_from(paths) {
         Ok([certificate, key, client_ca]) => Ok(TlsFiles {
@@ -207,13 +241,18 @@ impl Args {
         }
         let mut config = Config::new(export);
         let begin = match self.policy {
-            Policy::Auto => config.settings.policy,
+            Policy::Auto | Policy::Adaptive => config.settings.policy,
             Policy::Given(policy) => policy,
         };
         config.settings = Settings::new(begin);
         config.auto = self.auto()?;
+        config.adaptive = self.adaptive(&config.name)?;
         config.settings.twins_node = first_server(self.node_id, self.nodes, servers);
         config.settings.twins_window = Nanos::from_micros(self.window);
+        if self.policy == Policy::Adaptive {
+            let safe = self.learning.settings().arms.safe();
+            config.settings = safe.applied_to(&config.settings);
+        }
         config.depth = self.depth.map(NonZeroUsize::get);
         config.read_only = self.read_only;
         config.memory_max = self.memory.0 as usize;
@@ -238,16 +277,67 @@ impl Args {
             return Ok(None);
         }
         let period = crate::nodes::seconds(self.period, "--period")?;
-        let device = self
-            .profile
-            .as_deref()
-            .map(crate::model::find)
-            .transpose()?;
+        let device = self.model()?;
         let trees = crate::train::trees(self.trees.as_ref())?;
         Ok(Some(AutoConfig {
             chooser: Chooser::new(trees, device.map(Drive::new)),
             period: period.max(PERIOD_MIN),
         }))
+    }
+
+    /// How the node learns, if it does.
+    fn adaptive(&self, host: &str) -> anyhow::Result<Option<AdaptiveConfig>> {
+        if self.policy != Policy::Adaptive {
+            let given = self.learned.is_some() || self.council.is_some();
+            return match given {
+                false => Ok(None),
+                true => Err(failure(
+                    "--learned and --council",
+                    "a policy that is given needs neither",
+                    "use them with --policy adaptive",
+                )),
+            };
+        }
+        let council = self.council.clone().map(|council| {
+            anyhow::Ok(ClientConfig {
+                council,
+                name: self.council_name.clone().unwrap_or_else(|| host.to_owned()),
+                epoch: learning::chance(),
+                proof: self.council_proof()?,
+            })
+        });
+        Ok(Some(AdaptiveConfig {
+            tuner: self.learning.settings(),
+            warm: learning::warm_start(self.profile.as_deref(), self.trees.as_ref())?,
+            detector: self.learning.detector(),
+            period: learning::period(self.period)?,
+            learned: self.learned.clone(),
+            council: council.transpose()?,
+        }))
+    }
+
+    fn council_proof(&self) -> anyhow::Result<Proof> {
+        let Some(files) = &self.council_tls else {
+            return Ok(match self.council_munge {
+                true => Proof::Munge(self.munge_socket.clone()),
+                false => Proof::Kernel,
+            });
+        };
+        TlsIdentity::from_files(&files.certificate, &files.key, &files.client_ca)
+            .map(Proof::Tls)
+            .map_err(|cause| {
+                failure(
+                    "the council cannot be asked over TLS",
+                    cause,
+                    "name the node's certificate, its key, and the authority of the council's certificate",
+                )
+            })
+    }
+
+    /// What the storage is like, if that was said.
+    fn model(&self) -> anyhow::Result<Option<Model>> {
+        let name = self.profile.as_deref();
+        name.map(crate::model::find).transpose()
     }
 
     fn tcp_proof(&self) -> TcpProof {
@@ -272,26 +362,31 @@ impl Args {
         self.control.clone().or(beside)
     }
 
-    fn log(&self) {
-        let log = tracing_subscriber::fmt()
-            .with_max_level(self.log)
-            .with_writer(std::io::stderr);
-        match self.log_json {
-            true => log.json().init(),
-            false => log.with_ansi(false).init(),
-        }
-    }
-
-    /// Says what whoever started the node has to know, whatever the log leaves out.
     fn say(&self, what: &str) {
-        match self.log_json {
-            true => {
-                let line =
-                    json!({ "level": "INFO", "fields": { "message": what }, "target": "presagio" });
-                eprintln!("{line}");
-            }
-            false => eprintln!("presagio ionode: {what}"),
+        say("ionode", self.log_json, what);
+    }
+}
+
+/// Says on stderr what is to be said from this level on.
+pub fn log_to_stderr(level: tracing::level_filters::LevelFilter, as_json: bool) {
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr);
+    match as_json {
+        true => log.json().init(),
+        false => log.with_ansi(false).init(),
+    }
+}
+
+/// Says what whoever started a service has to know, whatever the log leaves out.
+pub fn say(service: &str, as_json: bool, what: &str) {
+    match as_json {
+        true => {
+            let line =
+                json!({ "level": "INFO", "fields": { "message": what }, "target": "presagio" });
+            eprintln!("{line}");
         }
+        false => eprintln!("presagio {service}: {what}"),
     }
 }
 
@@ -323,6 +418,7 @@ fn advice(error: &StartError) -> &'static str {
             ErrorKind::AddrInUse => "is a node running there already?",
             _ => "name an address of this machine, or a socket in a directory that is there",
         },
+        StartError::Adaptive(_) => "name another file with --learned",
         _ => "see presagio help ionode",
     }
 }
@@ -332,7 +428,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return order.run();
     }
     let export = args.export.as_ref().expect("clap asks for it");
-    args.log();
+    log_to_stderr(args.log, args.log_json);
     // Before there are threads: they inherit it.
     let signals = crate::advisor::ending_signals();
     // Permissions are the clients' to choose.
@@ -341,8 +437,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let storage = args.storage.open(export)?;
     let cannot = |error: StartError| failure("the node cannot start", &error, advice(&error));
     let config = args.config(export, storage.servers())?;
+    let model = args.model()?;
+    let times = model.as_ref().map(crate::model::service_time).transpose()?;
     let mut node =
         Node::start(config, storage, &args.listen, args.trust_network).map_err(cannot)?;
+    if let Some(times) = times {
+        node.engine().set_service_time(times);
+    }
     for address in args.control().iter().chain(&args.metrics) {
         let at = node.open_window(address).map_err(cannot)?;
         args.say(&format!("status on {at}"));

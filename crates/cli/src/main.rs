@@ -9,12 +9,14 @@
 //! | `advisor` | [`advisor`] | keeps one manager standing for many commands |
 //! | `advise` | [`advise`] | writes hints from a recording |
 //! | `demo` | [`mod@demo`] | shows what `run` gains on a storage |
+//! | `council` | [`council`] | decides for I/O nodes what to do, by what came of it |
 //! | `ionode` | [`ionode`] | forwards a directory to clients, with the scheduler in the middle |
 //! | `mount` | [`mod@mount`] | mounts what I/O nodes forward |
 //! | `bench` | [`mod@bench`] | measures a part of Presagio and holds it against its bars |
 //! | `match` | [`matching`] | says which workload each period of a recording is |
 //! | `predict` | [`predict`] | says how well a recorded program's I/O can be predicted |
 //! | `profile` | [`profile`] | measures a storage device, for schedulers and simulators |
+//! | `report` | [`report`] | writes a page of recordings and runs |
 //! | `repro` | [`repro`] | repeats what the papers published |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
 //! | `sim` | [`sim`] | tries schedulers on a virtual cluster |
@@ -29,11 +31,13 @@
 mod advise;
 mod advisor;
 mod bench;
+mod council;
 mod demo;
 mod direct;
 mod failure;
 mod generate;
 mod ionode;
+mod learning;
 mod matching;
 mod model;
 mod mount;
@@ -41,6 +45,7 @@ mod nodes;
 mod predict;
 mod profile;
 mod progress;
+mod report;
 mod repro;
 mod run;
 mod sched;
@@ -77,11 +82,14 @@ Examples:
                                     forward files, scheduling requests
   presagio mount unix:/run/node.sock /mnt
                                     use them
+  presagio council --listen tcp:0.0.0.0:5650 --store /var/lib/council
+                                    tune I/O nodes by what works
   presagio profile /scratch         what is this storage like?
   presagio sched list               what are the ten policies?
   presagio sim 001-fig2a            which would suit a whole cluster?
   presagio repro --list             what of the papers can be repeated?
   presagio trace info run.darshan   what did this program do?
+  presagio report run.darshan       a page that shows all of it
   presagio predict run.darshan      can its I/O be predicted?
   presagio match a.ptrace b.ptrace  is it the same workload again?
   presagio bench sched              what does the scheduler cost?
@@ -95,12 +103,14 @@ enum Command {
     Advisor(advisor::Args),
     Advise(advise::Args),
     Bench(bench::Args),
+    Council(Box<council::Args>),
     Demo(demo::Args),
     Ionode(Box<ionode::Args>),
     Match(matching::Args),
     Mount(mount::Args),
     Predict(predict::Args),
     Profile(profile::Args),
+    Report(report::Args),
     Repro(repro::Args),
     Sched(sched::Args),
     Sim(sim::Args),
@@ -140,12 +150,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Advisor(args) => advisor::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Council(args) => council::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Ionode(args) => ionode::run(&args),
         Command::Match(args) => matching::run(&args),
         Command::Mount(args) => mount::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Repro(args) => repro::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Sim(args) => sim::run(&args),

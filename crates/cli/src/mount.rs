@@ -43,8 +43,8 @@ pub struct Args {
     /// Seconds for which names and attributes may be old
     #[arg(long, value_name = "S", default_value_t = 0.0)]
     believe: f64,
-    /// Threads that serve the kernel
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    /// Threads that serve the kernel: so many calls may be under way, or hang, before others wait
+    #[arg(long, value_name = "N", default_value_t = 64)]
     threads: usize,
     /// Let nothing be changed
     #[arg(long)]

@@ -2,6 +2,8 @@
 //!
 //! `presagio-sim` has the campaign and makes the trees; here it runs on all cores, and what came of it is shown.
 
+mod network;
+
 use crate::bench::{Bar, Report};
 use crate::failure::failure;
 use crate::progress::progress;
@@ -30,6 +32,7 @@ Examples:
   presagio train --check                    how good are they?
   presagio train --quick --check            less exactly, in seconds
   presagio train --check --json | jq .bars
+  presagio train --network --check          the network of --policy adaptive
   presagio ionode --export /scratch --listen unix:/run/node.sock \\
       --policy auto --trees trees.txt --profile disk.json")]
 pub struct Args {
@@ -51,6 +54,12 @@ pub struct Args {
     /// Runs at the same time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    /// Learn something else: to tell the three ways to access files apart that --policy adaptive learns by (a neural network)
+    #[arg(long, conflicts_with = "cpu")]
+    network: bool,
+    /// The same as a decision tree
+    #[arg(long, requires = "network")]
+    tree: bool,
     /// Print the evaluation as one JSON document, and nothing else
     #[arg(long, requires = "check")]
     json: bool,
@@ -64,6 +73,9 @@ enum Cost {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.network {
+        return network::run(args);
+    }
     let mut plan = match args.quick {
         true => Plan::quick(args.seed),
         false => Plan::full(args.seed),
@@ -75,6 +87,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let taught = part(&plan, false, args.jobs)?;
     let learned = Learned::from(&taught, plan.seed);
     let text = learned.trees()?.to_text(&about(args));
+    write_text(args, &text)?;
+    if !args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let held_out = part(&plan, true, args.jobs)?;
+    show(args, &report(&Evaluation::of(&learned, &taught, &held_out)))
+}
+
+/// Writes what was made to where it belongs.
+fn write_text(args: &Args, text: &str) -> anyhow::Result<()> {
     match &args.output {
         Some(path) => std::fs::write(path, text).map_err(|cause| {
             let what = format!("cannot write {}", path.display());
@@ -83,11 +105,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if !args.check => write!(io::stdout(), "{text}")?,
         None => {}
     }
-    if !args.check {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let held_out = part(&plan, true, args.jobs)?;
-    let report = report(&Evaluation::of(&learned, &taught, &held_out));
+    Ok(())
+}
+
+/// Prints an evaluation; its bars are the exit status.
+fn show(args: &Args, report: &Report) -> anyhow::Result<ExitCode> {
     let effort = if args.quick { "quick" } else { "full" };
     match args.json {
         true => writeln!(io::stdout(), "{:#}", report.json("train", effort))?,
@@ -135,20 +157,10 @@ pub fn part(plan: &Plan, held_out: bool, jobs: Option<usize>) -> anyhow::Result<
     } else {
         "situations to learn from"
     });
-    let next = AtomicUsize::new(0);
-    let done: Vec<Mutex<Option<Result<Outcome, Failed>>>> =
-        tasks.iter().map(|_| Mutex::new(None)).collect();
-    let work = || {
-        while let Some((at, task)) = take(&next, &tasks) {
-            let outcome = task.run();
-            *done[at].lock().unwrap_or_else(|e| e.into_inner()) = Some(outcome);
-            bar.inc(1);
-        }
-    };
-    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
+    let outcomes = on_all_cores(&tasks, jobs, &bar, Task::run);
     bar.finish_and_clear();
-    let outcomes = tasks.iter().zip(done).map(|(task, done)| {
-        let outcome = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    let outcomes = tasks.iter().zip(outcomes).map(|(task, outcome)| {
+        let outcome: Option<Result<Outcome, Failed>> = outcome;
         let outcome = outcome.ok_or_else(|| anyhow::anyhow!("a run is missing"))?;
         outcome.map_err(|error| failure("a run failed", task.situation.name(), error))
     });
@@ -159,7 +171,29 @@ pub fn part(plan: &Plan, held_out: bool, jobs: Option<usize>) -> anyhow::Result<
     ))
 }
 
-fn take<'a>(next: &AtomicUsize, tasks: &'a [Task]) -> Option<(usize, &'a Task)> {
+/// Does all tasks on so many threads; what came of each, in their order.
+pub fn on_all_cores<T: Sync, R: Send>(
+    tasks: &[T],
+    jobs: usize,
+    bar: &indicatif::ProgressBar,
+    run: impl Fn(&T) -> R + Sync,
+) -> Vec<Option<R>> {
+    let next = AtomicUsize::new(0);
+    let done: Vec<Mutex<Option<R>>> = tasks.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while let Some((at, task)) = take(&next, tasks) {
+            let outcome = run(task);
+            *done[at].lock().unwrap_or_else(|e| e.into_inner()) = Some(outcome);
+            bar.inc(1);
+        }
+    };
+    std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
+    let done = done.into_iter();
+    done.map(|one| one.into_inner().unwrap_or_else(|e| e.into_inner()))
+        .collect()
+}
+
+fn take<'a, T>(next: &AtomicUsize, tasks: &'a [T]) -> Option<(usize, &'a T)> {
     let at = next.fetch_add(1, Relaxed);
     tasks.get(at).map(|task| (at, task))
 }

@@ -146,6 +146,43 @@ fn the_library_bench_watches_real_programs_in_every_setting() {
 }
 
 #[test]
+fn the_run_bench_compares_plain_with_guided() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let test = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_presagio"))
+        .args(["bench", "run", "--tiny", "--only", "hot cache", "--json"])
+        .env("PRESAGIO_LIB", test.with_file_name("libpresagio.so"))
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bars = json["bars"].as_array().unwrap();
+    let hot = |bar: &&Value| bar["name"].as_str().unwrap().contains("hot cache");
+    let hot: Vec<&Value> = bars.iter().filter(hot).collect();
+    assert!(!hot.is_empty(), "{json:#}");
+    assert!(
+        hot.iter().all(|bar| bar["value"].as_f64() > Some(0.0)),
+        "{json:#}"
+    );
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "it cleans up");
+}
+
+#[test]
+fn the_demo_shows_plain_and_guided_and_the_summary() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let said = presagio_ok(&["demo", path, "--reads", "50", "--rounds", "1"]);
+    for part in ["plain s", "presagio run s", "operations on", "nothing"] {
+        assert!(said.out.contains(part), "no {part}: {}", said.out);
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "it cleans up");
+}
+
+#[test]
 fn the_node_bench_measures_every_part_beside_its_baseline() {
     let test = std::env::current_exe().unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_presagio"))
@@ -157,11 +194,17 @@ fn the_node_bench_measures_every_part_beside_its_baseline() {
     assert!(output.status.success(), "{err}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let bars = json["bars"].as_array().unwrap();
+    // Only root can make a device.
+    let throttled = match rustix::process::geteuid().is_root() {
+        true => 7,
+        false => 0,
+    };
     for (part, count) in [
         ("/ diod", 4),
-        ("/ NOOP", 7),
+        ("on a disk", 7),
+        ("on a throttled device", throttled),
         ("scheduling", 2),
-        ("memory", 2),
+        ("memory", 5),
         ("a bare relay", 2),
     ] {
         let of_part = bars.iter().filter(|bar| {
@@ -169,4 +212,13 @@ fn the_node_bench_measures_every_part_beside_its_baseline() {
         });
         assert!(of_part.count() >= count, "{part}: {json:#}");
     }
+}
+
+#[test]
+fn the_bandit_bench_judges_a_council_and_its_memory() {
+    let json = presagio_ok(&["bench", "bandit", "--tiny", "--only", "cost", "--json"]).json();
+    let bars = json["bars"].as_array().unwrap();
+    assert_eq!(bars.len(), 2);
+    let memory = &json["tables"]["cost"][0]["memory_mb"];
+    assert!(memory.as_f64() > Some(0.0), "{json:#}");
 }

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 const SUBCOMMANDS: &[&[&str]] = &[
     &[],
     &["bench"],
+    &["council"],
     &["demo"],
     &["sched"],
     &["sched", "list"],

@@ -229,6 +229,41 @@ fn mounts_foretell_unless_they_are_told_not_to() {
     assert_together(|| read(&[]), alone);
 }
 
+/// Whatever clients foretell then, and nothing else: what a trace foresees still counts.
+#[test]
+fn a_node_can_be_told_to_hear_clients_no_more_and_to_hear_them_again() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new("foresight-deaf");
+    let tell =
+        |how: &str| presagio_ok(&["ionode", "foresight", &place.control(), "--clients", how]);
+    let announced = || number(&place.status()["foresight"]["announced"]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| lie(&place, &over));
+        let _end = AtEnd(&over);
+        until("it hears", || announced() > 0);
+        assert!(tell("off").out.contains("not heard"));
+        assert_eq!(place.status()["foresight"]["hears_clients"], false);
+        // One may have been on its way.
+        until("it hears no more", || {
+            let before = announced();
+            std::thread::sleep(Duration::from_millis(50));
+            announced() == before
+        });
+        let before = announced();
+        place.read(BLOCK, &[]);
+        assert_eq!(announced(), before, "neither from the manager");
+        let alone = place.reads_in_a_batch();
+        assert!(alone < 1.2, "{alone} reads in a batch");
+        tell("on");
+        until("it hears again", || announced() > before);
+    });
+    assert_ne!(
+        presagio(&["ionode", "foresight", &place.control(), "--clients", "x"]).code,
+        Some(0)
+    );
+}
+
 #[test]
 fn a_client_that_foretells_what_never_comes_changes_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -341,8 +376,38 @@ fn what_a_trace_has_is_served_together_also_on_a_striped_set() {
             assert!(alone < 1.2, "{alone} reads in a batch without the trace");
             let said = presagio_ok(&["ionode", "foresight", &place.control(), &trace]);
             assert!(said.out.contains("requests are foreseen"), "{}", said.out);
-            read_by_the_clock(&place)
+            let together = read_by_the_clock(&place);
+            // What is not foreseen any more is not waited for.
+            let said = presagio_ok(&["ionode", "foresight", &place.control(), &trace]);
+            assert!(said.out.contains("requests are foreseen"), "{}", said.out);
+            presagio_ok(&["ionode", "foresight", &place.control()]);
+            let alone = read_by_the_clock(&place);
+            assert!(alone < 1.2, "{alone} reads in a batch after it was stopped");
+            together
         };
         assert_together(read, 1.0);
     }
+}
+
+/// The same with nodes that are told when they start.
+#[test]
+fn a_node_that_is_started_with_a_trace_serves_what_it_has_together() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let read = || {
+        let dir = TempDir::new("foresight-start");
+        let root = Path::new(dir.path());
+        std::fs::create_dir_all(root.join("export")).unwrap();
+        std::fs::write(root.join("export/data"), content()).unwrap();
+        let trace = format!("{}/run.ptrace", dir.path());
+        let mut place = Place::on(dir, &["--record", &trace]);
+        let alone = read_by_the_clock(&place);
+        assert!(alone < 1.2, "{alone} reads in a batch without the trace");
+        assert_eq!(place.status()["recording"], *trace);
+        // Whoever ends it has a whole trace.
+        place.node.drain();
+        drop(place.node);
+        let place = Place::on(place.dir, &["--foresight", &trace]);
+        read_by_the_clock(&place)
+    };
+    assert_together(read, 1.0);
 }

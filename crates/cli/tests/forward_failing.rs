@@ -208,13 +208,20 @@ fn a_lock_that_another_one_got_meanwhile_is_lost_and_that_is_said() {
     let mut site = Site::new("lost", 1);
     let (mut holder, mut rival) = (Locker::start(&site, "file"), Locker::start(&site, "file"));
     assert_eq!(holder.says("lock"), "ok");
+    assert_eq!(holder.says("append"), "ok");
     holder.signal(Signal::STOP);
     site.nodes[0].kill();
     site.nodes[0].start_again();
     until("the rival gets it", || rival.says("lock") == "ok");
     assert_eq!(rival.says("write"), "ok");
     holder.signal(Signal::CONT);
+    // The node has the file twice, to append and not, and only the first knows of the lock.
+    let before = fs::metadata(site.path("export/file")).unwrap().len();
+    assert_eq!(holder.says("append"), "EIO");
     assert_eq!(holder.says("write"), "EIO");
+    assert_eq!(holder.says("append"), "EIO");
+    let after = fs::metadata(site.path("export/file")).unwrap().len();
+    assert_eq!(before, after, "nothing was appended without the lock");
     assert_eq!(holder.says("lock"), "EIO");
     // Who opens it again knows that it has nothing.
     assert_eq!(holder.says("close"), "ok");

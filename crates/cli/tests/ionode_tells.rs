@@ -3,10 +3,12 @@
 mod common;
 
 use common::apart::apart;
-use common::nodes::{Mounted, Node, pattern, until};
+use common::nodes::{Mounted, Node, Running, pattern, until};
 use common::{TempDir, library, presagio, presagio_ok, program};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -129,6 +131,74 @@ fn refused(socket: &Path) {
     assert!(client.call(attach).is_err());
 }
 
+/// What a node says to a request over HTTP: the status, and what is below the head.
+fn http(at: &str, method: &str, target: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    write!(stream, "{method} {target} HTTP/1.0\r\nHost: node\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// Whoever can reach the machine can reach a TCP address: it tells, and takes no orders.
+#[test]
+fn where_prometheus_reads_no_orders_are_taken() {
+    let dir = TempDir::new("tells-metrics");
+    let dir = Path::new(dir.path());
+    fs::create_dir(dir.join("export")).unwrap();
+    fs::write(dir.join("trace"), "").unwrap();
+    let (listen, log) = (
+        format!("unix:{}", dir.join("socket").display()),
+        dir.join("log"),
+    );
+    let mut node = Command::new(program());
+    node.args(["ionode", "--policy", "SJF", "--metrics", "tcp:127.0.0.1:0"])
+        .args(["--listen", &listen, "--export"])
+        .arg(dir.join("export"))
+        .stderr(fs::File::create(&log).unwrap());
+    let node = Running::start(node);
+    // It says which port it got.
+    let mut at = None;
+    until("Prometheus can read", || {
+        let said = fs::read_to_string(&log).unwrap();
+        let port = said.split_once("status on tcp:");
+        let port = port.and_then(|(_, rest)| rest.split_once('\n'));
+        at = port.map(|(port, _)| port.to_owned());
+        at.is_some()
+    });
+    let at = at.unwrap();
+    let metrics = format!("tcp:{at}");
+    let (status, page) = http(&at, "GET", "/metrics");
+    assert_eq!(status, 200);
+    assert!(page.contains("\npresagio_ionode_connections "), "{page}");
+    let status = || presagio_ok(&["ionode", "status", &metrics]).json();
+    let before = status();
+    assert_eq!(before["policy"], "SJF");
+    let (record, trace) = (dir.join("made").display().to_string(), dir.join("trace"));
+    for (method, target) in [
+        ("POST", "/policy?name=NOOP".to_owned()),
+        ("POST", format!("/record?file={record}")),
+        ("DELETE", "/record".to_owned()),
+        ("POST", format!("/foresight?file={}", trace.display())),
+        ("POST", "/foresight?clients=off".to_owned()),
+        ("DELETE", "/foresight".to_owned()),
+        ("PUT", "/policy?name=NOOP".to_owned()),
+    ] {
+        let (status, why) = http(&at, method, &target);
+        assert_eq!(status, 403, "{method} {target}: {why}");
+        assert!(why.contains("Unix socket"), "{why}");
+    }
+    assert!(!Path::new(&record).exists(), "no file is made");
+    let after = status();
+    assert_eq!(after["policy"], "SJF");
+    assert_eq!(after["recording"], Value::Null);
+    assert_eq!(after["foresight"]["hears_clients"], true);
+    assert_eq!(http(&at, "GET", "/policy?name=NOOP").0, 404);
+    drop(node);
+}
+
 #[test]
 fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
     let dir = TempDir::new("tells-frozen");
@@ -144,6 +214,37 @@ fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
     let err = String::from_utf8_lossy(&said.stderr);
     assert_eq!(said.status.code(), Some(2), "{err}");
     assert!(err.contains("no answer within"), "{err}");
+}
+
+/// What foresight weighs waits by is what the storage takes, as its profile says; without one it is what was seen or, before
+/// that, supposed.
+#[test]
+fn a_node_that_is_given_a_profile_knows_what_its_storage_takes() {
+    let dir = TempDir::new("tells-profile");
+    let dir = Path::new(dir.path());
+    fs::create_dir(dir.join("export")).unwrap();
+    let profile = dir.join("disk.json");
+    let profile = profile.to_str().unwrap();
+    presagio_ok(&["profile", "--emulated", "hdd", "-o", profile]);
+    let took = |name: &str, more: &[&str]| {
+        let node = Node::unix(dir, name, &dir.join("export"), more);
+        until("the node takes orders", || {
+            UnixStream::connect(dir.join(format!("{name}.control"))).is_ok()
+        });
+        let control = format!("{}.control", node.at.text());
+        let status = presagio_ok(&["ionode", "status", &control]).json();
+        let times = &status["foresight"]["request_64kib_us"];
+        ["read", "write"].map(|op| times[op].as_f64().unwrap())
+    };
+    assert!(took("plain", &[]).iter().all(|us| *us < 1000.0));
+    for (name, given) in [("file", profile), ("model", "hdd")] {
+        // Half a turn of the platters and a short seek.
+        let times = took(name, &["--profile", given]);
+        assert!(
+            times.iter().all(|us| (3000.0..30_000.0).contains(us)),
+            "{given}: {times:?}"
+        );
+    }
 }
 
 #[test]
@@ -163,6 +264,10 @@ fn what_a_node_or_mount_cannot_do_is_said_with_what_to_do() {
         (&[&socket, "--depth", "0"], &["--depth"]),
         (&[&socket, "--window", "0"], &["--window"]),
         (&[&socket, "--control", "tcp:127.0.0.1:0"], &["unix:PATH"]),
+        (
+            &[&socket, "--profile", "/no/such/profile"],
+            &["/no/such/profile", "presagio profile -o"],
+        ),
         (
             &[&socket, "--foresight", "/no/such/trace"],
             &["/no/such/trace", "name a trace"],

@@ -44,7 +44,8 @@ fn all_ways_can_be_compared_with_labels_of_a_file() {
     fs::write(&labels, "a.csv,same\nb.csv,same\n").unwrap();
     let json = presagio_ok(&["match", &a, &b, "--labels", &labels, "--compare", "--json"]).json();
     let ways = json["ways"].as_array().unwrap();
-    assert_eq!(ways.len(), 3);
+    assert_eq!(ways.len(), 5);
+    assert_eq!(ways[3]["agrees_percent"], 100.0);
     for way in ways {
         assert_eq!(way["periods"], 10);
         assert_eq!(way["precision_percent"], 100.0, "{way}");

@@ -12,10 +12,11 @@ use common::nodes::{
 };
 use common::{presagio_ok, program};
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(200);
@@ -209,6 +210,182 @@ fn fsync_reaches_the_storage_with_a_mount_and_without() {
     });
 }
 
+/// The program programs/locker.py on a file.
+struct Locker {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Locker {
+    fn start(file: &Path) -> Locker {
+        let mut run = Command::new("python3");
+        run.arg(format!("{PROGRAMS}/locker.py")).arg(file);
+        run.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = run.spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut locker = Locker { child, answers };
+        locker.hear();
+        locker
+    }
+
+    fn says(&mut self, what: &str) -> String {
+        writeln!(self.child.stdin.as_ref().unwrap(), "{what}").unwrap();
+        self.hear()
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_lock_that_another_one_got_meanwhile_is_lost_also_for_appends() {
+    let name = "a_lock_that_another_one_got_meanwhile_is_lost_also_for_appends";
+    apart(name, BOUND, |dir| {
+        let mut site = Site::on(dir);
+        let other = Mounted::start(&[&site.node.at], &dir.join("other"), None, &[]);
+        let mut holder = Locker::start(&site.mount.path("file"));
+        let mut rival = Locker::start(&other.path("file"));
+        assert_eq!(holder.says("lock"), "ok");
+        assert_eq!(holder.says("append"), "ok");
+        site.mount.freeze();
+        site.node.kill();
+        site.node.start_again();
+        until("the rival gets it", || rival.says("lock") == "ok");
+        site.mount.thaw();
+        assert_eq!(holder.says("append"), "EIO");
+        assert_eq!(holder.says("write"), "EIO");
+        assert_eq!(holder.says("append"), "EIO");
+        assert_eq!(fs::read(dir.join("export/file")).unwrap(), b"mine");
+        drop((holder, rival));
+    });
+}
+
+/// Lets what a node has left behind be that of another version.
+fn forge(export: &Path) {
+    let own = export.join(".presagio");
+    let change = |path: &Path, at: u64, bytes: &[u8]| {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    };
+    for entry in fs::read_dir(own.join("once")).unwrap() {
+        change(&entry.unwrap().path(), 8, &99u32.to_le_bytes());
+    }
+    for entry in fs::read_dir(&own).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name.starts_with("locks.") {
+            change(&path, 0, b"plocks 9");
+        }
+    }
+}
+
+/// Appends numbers, until it is told to stop: which were acknowledged, and of which nobody could tell.
+fn append_all(log: &mut fs::File, stop: &AtomicBool) -> [Vec<u64>; 2] {
+    let mut outcomes = [Vec::new(), Vec::new()];
+    for number in 0u64.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match log.write_all(format!("{number}\n").as_bytes()) {
+            Ok(()) => outcomes[0].push(number),
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(5), "{number}");
+                outcomes[1].push(number);
+            }
+        }
+    }
+    outcomes
+}
+
+/// Renames a file to and fro. Were one done twice, the second would not find it.
+fn rename_all(dir: &Path, stop: &AtomicBool) {
+    let names = ["to", "fro"].map(|name| dir.join(name));
+    fs::write(&names[0], "").unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        let old = names.iter().position(|name| name.exists());
+        let old = old.expect("it has a name");
+        if let Err(error) = fs::rename(&names[old], &names[1 - old]) {
+            assert_eq!(error.raw_os_error(), Some(5));
+        }
+    }
+}
+
+#[test]
+fn a_node_of_another_version_in_the_place_of_one_does_nothing_twice() {
+    let name = "a_node_of_another_version_in_the_place_of_one_does_nothing_twice";
+    apart(name, BOUND, |dir| {
+        let mut site = Site::on(dir);
+        let export = dir.join("export");
+        let mnt = site.mount.path("");
+        let mut holder = Locker::start(&site.mount.path("locked"));
+        assert_eq!(holder.says("lock"), "ok");
+        // The same version: nobody notices.
+        site.node.drain();
+        site.node.start_again();
+        assert_eq!(holder.says("append"), "ok");
+        let stop = AtomicBool::new(false);
+        let [done, unknown] = std::thread::scope(|scope| {
+            let mut log = fs::File::options();
+            let mut log = log.append(true).create(true).open(mnt.join("log")).unwrap();
+            let appends = scope.spawn({
+                let stop = &stop;
+                move || append_all(&mut log, stop)
+            });
+            let renames = scope.spawn(|| rename_all(&mnt, &stop));
+            let _stops = Stops(&stop);
+            for kill in [false, true, false, true] {
+                let before = fs::metadata(export.join("log")).unwrap().len();
+                match kill {
+                    true => site.node.kill(),
+                    false => site.node.drain(),
+                }
+                forge(&export);
+                site.node.start_again();
+                until("it goes on", || {
+                    fs::metadata(export.join("log")).unwrap().len() > before + 100
+                });
+            }
+            stop.store(true, Ordering::Relaxed);
+            renames.join().unwrap();
+            appends.join().unwrap()
+        });
+        // Whose lock that was, nobody knows.
+        assert_eq!(holder.says("append"), "EIO");
+        let text = fs::read_to_string(export.join("log")).unwrap();
+        let mut lines: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        lines.sort_unstable();
+        let all = lines.len();
+        lines.dedup();
+        assert_eq!(lines.len(), all, "none is there twice");
+        let is_there = |number: &u64| lines.binary_search(number).is_ok();
+        assert!(done.iter().all(is_there), "all that were acknowledged are");
+        println!(
+            "{} appends, of {} nobody could tell",
+            done.len(),
+            unknown.len()
+        );
+    });
+}
+
+/// Lets threads stop, also where a test has failed.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A file system in memory of so many MiB.
 fn small(dir: &Path, mib: usize) -> std::path::PathBuf {
     let path = dir.join("small");
@@ -284,6 +461,63 @@ fn fill_up(here: &Path, export: &Path) {
     file.set_len(0).unwrap();
     fs::write(here.join("other"), vec![3; 1 << 20]).unwrap();
     assert_eq!(fs::read(here.join("other")).unwrap(), vec![3; 1 << 20]);
+}
+
+/// Fills a file system from outside, to the last byte.
+fn fill_to_the_last_byte(export: &Path) {
+    let rest = fs::File::create(export.join("rest")).unwrap();
+    let (mut at, _) = fill(&rest, 0);
+    while let Ok(written @ 1..) = rest.write_at(b"x", at) {
+        at += written as u64;
+    }
+}
+
+#[test]
+fn on_a_full_disk_files_can_be_removed_and_cut_by_those_who_come_then() {
+    let name = "on_a_full_disk_files_can_be_removed_and_cut_by_those_who_come_then";
+    apart(name, BOUND, |dir| {
+        let export = small(dir, 4);
+        for name in ["big", "cut", "short"] {
+            fs::write(export.join(name), vec![1; 500_000]).unwrap();
+        }
+        let node = Node::unix(dir, "socket", &export, &[]);
+        for command in ["rm $FAR/big", ": > $FAR/cut", "truncate -s 9 $FAR/short"] {
+            fill_to_the_last_byte(&export);
+            let mut run = forwarded(&node.at.text(), None, &[], dir);
+            succeeds(run.args(["bash", "-euc", command]));
+        }
+        let len = |name: &str| fs::metadata(export.join(name)).map(|it| it.len()).ok();
+        assert_eq!(["big", "cut", "short"].map(len), [None, Some(0), Some(9)]);
+    });
+}
+
+#[test]
+fn on_a_full_disk_many_files_can_be_removed_and_renamed_through_one_mount() {
+    let name = "on_a_full_disk_many_files_can_be_removed_and_renamed_through_one_mount";
+    apart(name, BOUND, |dir| {
+        let export = small(dir, 4);
+        let mut site = Site::start(dir, &export, &[]);
+        for number in 0..40 {
+            fs::write(site.mount.path(&format!("empty{number}")), "").unwrap();
+        }
+        fill_to_the_last_byte(&export);
+        let act = |number: u32| {
+            let old = site.mount.path(&format!("empty{number}"));
+            match number % 2 {
+                0 => fs::remove_file(old),
+                _ => fs::rename(old, site.mount.path(&format!("moved{number}"))),
+            }
+        };
+        (0..20).for_each(|number| act(number).expect("without room"));
+        // What the node knows of them ends with it, and no one is kept waiting by that.
+        site.node.kill();
+        site.node.start_again();
+        (20..40).for_each(|number| act(number).expect("at the next one too"));
+        let mut left = script(&export, &[], SCRIPT, "ls");
+        left.retain(|letter| letter != '\n');
+        assert!(!left.contains("empty"), "{left}");
+        assert_eq!(left.matches("moved").count(), 20, "{left}");
+    });
 }
 
 const PIECE: usize = 50_000;

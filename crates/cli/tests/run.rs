@@ -3,6 +3,11 @@
 
 mod common;
 
+#[path = "run/closed_loop.rs"]
+mod closed_loop;
+#[path = "run/unseen.rs"]
+mod unseen;
+
 use common::{Said, TempDir, library, presagio, presagio_ok, program};
 use serde_json::Value;
 use std::fs;
@@ -844,6 +849,57 @@ for i in range(0, 3 << 20, 16384):
     assert_eq!(again.code, Some(2), "it is not replaced unasked");
 }
 
+/// Advice for the file `in` of a place.
+fn write_advice(place: &Place) {
+    let path = fs::canonicalize(place.path("in")).unwrap();
+    let advice = serde_json::json!({ "File": [ { "Path": path, "BlockSize": 65536, "CacheSize": 8,
+        "ReadAheadSize": 4, "WillNeed": [ { "Offset": 0, "Length": 0 } ] } ] });
+    fs::write(place.path("hints.json"), advice.to_string()).unwrap();
+}
+
+#[test]
+fn a_configuration_that_the_environment_names_is_followed() {
+    let place = Place::new("mercury");
+    write_advice(&place);
+    let run = |config: &str| {
+        let command = ["--json", "s.json", "--", "cp", "in", "out"];
+        let mut run = place.presagio();
+        run.arg("run").args(command).env("MERCURY_CONFIG", config);
+        Ended::of(run.output().unwrap())
+    };
+    let ended = run("hints.json").ok();
+    assert!(ended.err.contains("was advised"), "{}", ended.err);
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("s.json")).unwrap()).unwrap();
+    let hints = number(&json, "/prefetch/by_reason/configured/hints");
+    assert!(hints > 0, "{json:#}");
+    let missing = run("nowhere.json");
+    assert_eq!(missing.status.code(), Some(125), "{missing:?}");
+    assert!(missing.err.contains("nowhere.json"), "{missing:?}");
+    let none = run("").ok();
+    assert!(!none.err.contains("configured"), "{}", none.err);
+}
+
+#[test]
+fn a_standing_advisor_does_not_get_those_who_want_something_of_their_own() {
+    let place = Place::new("advised");
+    write_advice(&place);
+    let mut advisor = place.presagio();
+    let advisor = advisor.arg("advisor").process_group(0);
+    let advisor = advisor.stdout(Stdio::null()).stderr(Stdio::null());
+    let _advisor = Guarded(advisor.spawn().unwrap());
+    let socket = place.path("presagio/advisor.sock");
+    until("the advisor listens", || socket.exists());
+    let copy = ["cp", "in", "out"];
+    assert_eq!(run(&place, &[], &copy).ok().err, "", "the advisor has it");
+    let pinned = run(&place, &["--pin", "0"], &copy).ok();
+    assert!(pinned.err.contains("operations on"), "{}", pinned.err);
+    let mut configured = place.run(&[], &copy);
+    configured.env("MERCURY_CONFIG", "hints.json");
+    let configured = Ended::of(configured.output().unwrap()).ok();
+    assert!(configured.err.contains("was advised"), "{}", configured.err);
+}
+
 #[test]
 fn a_standing_advisor_serves_those_who_come_and_sums_up_at_its_end() {
     let place = Place::new("advisor");
@@ -960,11 +1016,16 @@ fn settings_that_do_not_hold_are_said_and_those_that_agree_are_not() {
         ended.ok().err
     };
     let (same, other) = (said(&["--no-model"]), said(&["--observe"]));
+    write_advice(&place);
+    let mut advised = joining(&["--no-model"], "true");
+    let advised = advised.env("MERCURY_CONFIG", "hints.json").output();
+    let advised = Ended::of(advised.unwrap()).ok().err;
     fs::write(place.path("go"), "").unwrap();
     assert!(first.0.wait().unwrap().success());
     assert_eq!(same, "");
     assert!(other.contains("are not used"), "{other}");
     assert_eq!(other.lines().count(), 1, "{other}");
+    assert_eq!(advised, other, "the environment asks for something too");
 }
 
 /// Counts the input's bytes, and ends with 5 if it has no children that it did not start.

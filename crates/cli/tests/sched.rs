@@ -86,6 +86,25 @@ fn only_the_policies_asked_for_run_besides_noop() {
 }
 
 #[test]
+fn auto_is_compared_like_any_policy_and_says_what_it_chose() {
+    let dir = TempDir::new("auto");
+    let json = compare(
+        &dir,
+        &["--policy", "auto", "--policy", "SJF", "--profile", "hdd"],
+    );
+    assert_eq!(names(&json["policies"]), ["NOOP", "SJF", "auto"]);
+    assert_eq!(json["policies"][2]["requests"], 128);
+    let said = json["auto"].as_str().unwrap();
+    assert!(
+        said.starts_with("auto ended with ") || said.starts_with("auto stayed with "),
+        "{said}"
+    );
+    assert!(compare(&dir, &["--policy", "SJF"])["auto"].is_null());
+    let said = presagio(&["sched", "compare", dir.path(), "--profile", "hdd"]);
+    assert!(said.err.contains("--policy auto"), "{}", said.err);
+}
+
+#[test]
 fn requests_that_direct_io_cannot_take_go_through_the_page_cache() {
     let dir = TempDir::new("odd");
     let args = [

@@ -164,6 +164,53 @@ fn what_servers_saw_is_a_trace_that_can_be_simulated_again() {
 }
 
 #[test]
+fn a_device_can_be_one_that_was_profiled() {
+    let dir = TempDir::new("sim-profile");
+    let profile = format!("{}/disk.json", dir.path());
+    presagio_ok(&[
+        "profile",
+        "--emulated",
+        "hdd",
+        "--size",
+        "64MiB",
+        "-o",
+        &profile,
+    ]);
+    let fitted = SMALL.replace(
+        "[servers]",
+        "[servers]\ndevice = { profile = \"disk.json\" }",
+    );
+    let fitted = written(&dir, "fitted.toml", &fitted);
+    let run = &json(&[&fitted])["runs"][0];
+    assert_eq!(run["device"], "disk.json");
+    assert_eq!(run["devices"]["read_bytes"], 2 << 20);
+    let swept = ["--sweep", "servers.device.profile=disk.json,other.json"];
+    std::fs::copy(&profile, format!("{}/other.json", dir.path())).unwrap();
+    let both = json(&[&[written(&dir, "small.toml", SMALL).as_str()], &swept[..]].concat());
+    assert_eq!(both["runs"][0]["makespan_ns"], run["makespan_ns"]);
+    assert_eq!(both["runs"][1]["makespan_ns"], run["makespan_ns"]);
+    let ssd = json(&[&fitted, "--set", "servers.device=ssd"]);
+    assert_ne!(ssd["runs"][0]["makespan_ns"], run["makespan_ns"]);
+}
+
+#[test]
+fn a_profile_that_cannot_be_read_is_named() {
+    let dir = TempDir::new("sim-no-profile");
+    let with = |device: &str| SMALL.replace("[servers]", &format!("[servers]\ndevice = {device}"));
+    let missing = written(&dir, "missing.toml", &with("{ profile = \"gone.json\" }"));
+    let said = presagio(&["sim", &missing]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("gone.json"), "{}", said.err);
+    let both = with("{ profile = \"gone.json\", rpm = 7200 }");
+    let said = presagio(&["sim", &written(&dir, "both.toml", &both)]);
+    assert!(
+        said.err.contains("line 6: servers.device: "),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn a_configuration_of_forge_runs() {
     let dir = TempDir::new("sim-forge");
     let forge = r#"{ "forwarders": "1", "handlers": "16", "dispatchers": "16", "path": "/mnt/pfs/test",

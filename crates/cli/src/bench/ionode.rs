@@ -8,7 +8,7 @@ mod crowd;
 pub mod forwarded;
 mod latency;
 mod load;
-mod server;
+pub mod server;
 mod strided;
 mod throttled;
 
@@ -251,7 +251,7 @@ impl Bench {
         let added = |policy: usize| median(rounds.iter().map(|round| round[policy] - round[0]));
         let all = 0..PolicyKind::ALL.len();
         let worst = all.clone().map(added).fold(f64::MIN, f64::max);
-        let name = "scheduling: from arrival to dispatch, median";
+        let name = "scheduling: from arrival to dispatch, slowest policy, median";
         report
             .bars
             .push(Bar::at_most(name, measured.queued, "us", 5.0));
@@ -290,21 +290,29 @@ impl Bench {
             "KiB",
             24.0,
         ));
-        let growth = (memory.busy - memory.idle) / 1024.0;
-        let name = "more memory with busy ones, limit 64 MiB and queues";
-        report.bars.push(Bar::at_most(name, growth, "MiB", 96.0));
+        let growth = |(_, peak): &(&str, f64)| (peak - memory.idle) / 1024.0;
+        for load in &memory.busy {
+            let name = format!("more memory when busy, limit 64 MiB: {}", load.0);
+            report
+                .bars
+                .push(Bar::at_most(name, growth(load), "MiB", 96.0));
+        }
         let row =
             |name: String, value: f64| vec![Cell::Text(name), Cell::Number(value / 1024.0, 1)];
+        let loads = memory.busy.iter();
+        let loads = loads.map(|(load, peak)| row(format!("and {busy} busy: {load}"), *peak));
         report.tables.push((
             "crowd",
             Table {
                 title: CROWD.to_owned(),
                 columns: vec![("connections", "connections"), ("mib", "MiB")],
-                rows: vec![
+                rows: [
                     row("none".to_owned(), memory.empty),
                     row(format!("{idle} idle"), memory.idle),
-                    row(format!("and {busy} busy"), memory.busy),
-                ],
+                ]
+                .into_iter()
+                .chain(loads)
+                .collect(),
             },
         ));
         Ok(())

@@ -6,12 +6,15 @@
 //! line in [`PARTS`].
 
 pub mod alloc;
+mod bandit;
 mod bars;
+mod council;
 pub mod ionode;
 mod pattern;
 mod predict;
 pub mod preload;
 mod profile;
+mod report;
 pub mod run;
 pub mod sched;
 mod sim;
@@ -91,6 +94,11 @@ impl Scope {
         let only = self.only.as_deref();
         only.is_none_or(|text| name.to_lowercase().contains(&text.to_lowercase()))
     }
+
+    /// Whether a case of that name was asked for: for those that take too long to come with all others.
+    pub fn asked(&self, name: &str) -> bool {
+        self.only.is_some() && self.has(name)
+    }
 }
 
 /// What a bench found.
@@ -137,6 +145,11 @@ const PARTS: &[Part] = &[
         run: ionode::run,
     },
     Part {
+        name: "council",
+        about: "the council: 384 nodes; what adapting costs, and gains (--only soak: ten minutes)",
+        run: council::run,
+    },
+    Part {
         name: "predict",
         about: "the model: time and memory to learn, and to predict 16 operations",
         run: predict::run,
@@ -147,14 +160,24 @@ const PARTS: &[Part] = &[
         run: pattern::run,
     },
     Part {
+        name: "bandit",
+        about: "learning what suits: curves, the papers' case studies, cost of a decision",
+        run: bandit::run,
+    },
+    Part {
         name: "sim",
-        about: "the simulator: requests a second by policy, a cluster that grows, memory",
+        about: "the simulator: speed, a growing cluster, memory; policies ranked as a live node does",
         run: sim::run,
     },
     Part {
         name: "profile",
         about: "profiling: error and time of the fast way beside the full one",
         run: profile::run,
+    },
+    Part {
+        name: "report",
+        about: "reports: time, memory and page of 10 million operations, and how they grow",
+        run: report::run,
     },
     Part {
         name: "tune",

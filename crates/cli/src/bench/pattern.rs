@@ -7,7 +7,8 @@
 //! - accuracy ([`accuracy`]): precision and recall as in paper 000, on what servers and I/O nodes see of its benchmarks
 //!   in the simulator, by the published settings and by ours.
 
-mod accuracy;
+pub(in crate::bench) mod accuracy;
+mod agreement;
 mod time;
 
 use super::{Report, Scope};

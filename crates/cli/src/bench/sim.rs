@@ -1,4 +1,8 @@
-//! `presagio bench sim`: how fast is the simulator, how much memory does it take, and how do both grow with the cluster?
+//! `presagio bench sim`: how fast is the simulator, how much memory does it take, how do both grow with the cluster, and
+//! does it rank policies as a live node does?
+
+mod live;
+mod rank;
 
 use super::{Bar, Effort, Report, Scope};
 use crate::progress::progress;
@@ -60,39 +64,67 @@ impl Measured {
     }
 }
 
+/// What `--only` finds the others by.
+const SPEED: &str = "speed by policy";
+const SCALING: &str = "scaling with the cluster";
+
 pub fn run(scope: &Scope) -> anyhow::Result<Report> {
     let plan = Plan::new(scope.effort);
-    let policies = PolicyKind::ALL.len() + 1;
-    let bar = progress((policies + SIZES.len()) as u64);
-    let speeds = speeds(&plan, &bar)?;
-    let twins = speeds
-        .iter()
-        .find(|(choice, _)| *choice == PolicyChoice::Policy(PolicyKind::Twins));
-    let twins = twins.map_or(f64::NAN, |(_, measured)| measured.per_s());
-    let grown = grown(&plan, &bar)?;
+    let mut report = Report {
+        tables: Vec::new(),
+        notes: Vec::new(),
+        bars: Vec::new(),
+    };
+    let (has_speed, has_scaling) = (scope.has(SPEED), scope.has(SCALING));
+    let bar = progress(steps(has_speed, has_scaling));
+    if has_speed {
+        speed(&plan, &bar, &mut report)?;
+    }
+    if has_scaling {
+        scaling(&plan, &bar, &mut report)?;
+    }
     bar.finish_and_clear();
-    let memory = Bar::at_most(
-        "memory of the largest cluster",
-        grown.1.unwrap_or(f64::NAN),
-        "MiB",
-        MEMORY_MIB,
-    );
-    Ok(Report {
-        tables: vec![("policies", speed_table(&speeds)), ("scaling", grown.0)],
-        notes: notes(&plan),
-        bars: vec![
-            Bar::at_least(
-                "simulated requests with TWINS",
-                twins,
-                "1/s",
-                REQUESTS_PER_S,
-            ),
-            match grown.1 {
-                Some(_) => memory,
-                None => memory.not_measured("/proc/self/status does not say"),
-            },
-        ],
-    })
+    if has_speed || has_scaling {
+        report.notes.extend(notes(&plan));
+    }
+    if scope.has(live::NAME) {
+        live::run(scope.effort, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn steps(has_speed: bool, has_scaling: bool) -> u64 {
+    let policies = if has_speed {
+        PolicyKind::ALL.len() + 1
+    } else {
+        0
+    };
+    let sizes = if has_scaling { SIZES.len() } else { 0 };
+    (policies + sizes) as u64
+}
+
+fn speed(plan: &Plan, bar: &ProgressBar, report: &mut Report) -> anyhow::Result<()> {
+    let speeds = speeds(plan, bar)?;
+    let is_twins = |choice| choice == PolicyChoice::Policy(PolicyKind::Twins);
+    let twins = speeds.iter().find(|(choice, _)| is_twins(*choice));
+    let twins = twins.map_or(f64::NAN, |(_, measured)| measured.per_s());
+    let name = "simulated requests with TWINS";
+    let bar = Bar::at_least(name, twins, "1/s", REQUESTS_PER_S);
+    report.tables.push(("policies", speed_table(&speeds)));
+    report.bars.push(bar);
+    Ok(())
+}
+
+fn scaling(plan: &Plan, bar: &ProgressBar, report: &mut Report) -> anyhow::Result<()> {
+    let (table, memory) = grown(plan, bar)?;
+    let name = "memory of the largest cluster";
+    let bar = Bar::at_most(name, memory.unwrap_or(f64::NAN), "MiB", MEMORY_MIB);
+    report.tables.push(("scaling", table));
+    report.bars.push(match memory {
+        Some(_) => bar,
+        None => bar.not_measured("/proc/self/status does not say"),
+    });
+    Ok(())
 }
 
 /// Fig. 2a of paper 001 with every policy at the I/O nodes.

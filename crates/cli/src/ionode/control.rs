@@ -49,6 +49,9 @@ pub enum Order {
         /// The trace
         #[arg(value_name = "TRACE")]
         trace: Option<PathBuf>,
+        /// Leave that, and hear what clients foretell, or hear it no more
+        #[arg(long, value_name = "on|off", value_parser = ["on", "off"], conflicts_with = "trace")]
+        clients: Option<String>,
     },
 }
 
@@ -73,7 +76,13 @@ impl Order {
             Order::Record { node, .. } => (node, "DELETE", "/record".to_owned()),
             Order::Foresight {
                 node,
+                clients: Some(how),
+                ..
+            } => (node, "POST", format!("/foresight?clients={how}")),
+            Order::Foresight {
+                node,
                 trace: Some(trace),
+                ..
             } => (
                 node,
                 "POST",

@@ -28,7 +28,8 @@ use study::Study;
 /// `trace,label`, or from the names of the recordings, up to the first @ or the last dot: ior@1.ptrace is ior.
 ///
 /// ours represents a period by what it touched, whatever the order; the published way (Boito et al., HPCS 2019) by offset
-/// distances in the order of arrival. docs/pattern.md explains both.
+/// distances in the order of arrival. docs/pattern.md explains both. --compare also says how often the published distance
+/// (FastDTW) and exact warping in a band decide alike.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -74,16 +75,28 @@ pub enum Way {
     PublishedServers,
     /// The paper's for I/O nodes
     PublishedIonodes,
+    /// The paper's for data servers, compared by exact warping in a band
+    BandServers,
+    /// The paper's for I/O nodes, compared by exact warping in a band
+    BandIonodes,
 }
 
 impl Way {
-    const ALL: [Way; 3] = [Way::Ours, Way::PublishedServers, Way::PublishedIonodes];
+    const ALL: [Way; 5] = [
+        Way::Ours,
+        Way::PublishedServers,
+        Way::PublishedIonodes,
+        Way::BandServers,
+        Way::BandIonodes,
+    ];
 
     fn settings(self, period: Nanos) -> Settings {
         let settings = match self {
             Way::Ours => Settings::ours(),
             Way::PublishedServers => Settings::published_servers(),
             Way::PublishedIonodes => Settings::published_ionodes(1),
+            Way::BandServers => Settings::published_servers().banded(),
+            Way::BandIonodes => Settings::published_ionodes(1).banded(),
         };
         Settings { period, ..settings }
     }
@@ -93,6 +106,17 @@ impl Way {
             Way::Ours => "ours",
             Way::PublishedServers => "published-servers",
             Way::PublishedIonodes => "published-ionodes",
+            Way::BandServers => "band-servers",
+            Way::BandIonodes => "band-ionodes",
+        }
+    }
+
+    /// The way that differs from this one only in what the distance of two series is.
+    fn counterpart(name: &str) -> Option<Way> {
+        match name {
+            "band-servers" => Some(Way::PublishedServers),
+            "band-ionodes" => Some(Way::PublishedIonodes),
+            _ => None,
         }
     }
 }

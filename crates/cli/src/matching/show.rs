@@ -1,7 +1,7 @@
 //! What was found, as tables or as JSON.
 
-use super::Args;
 use super::study::{Period, Study};
+use super::{Args, Way};
 use crate::table::{Cell, Table};
 use presagio_core::Op;
 use presagio_pattern::{Tally, Verdict};
@@ -119,6 +119,9 @@ fn summary(studies: &[Study], is_judged: bool) -> Table {
             Cell::Count(matches as u64),
             Cell::Count(study.known() as u64),
         ];
+        if studies.len() > 1 {
+            row.push(Cell::maybe(agreement(study, studies), 1));
+        }
         if is_judged {
             let mut all = study.tallies[0];
             all.add(study.tallies[1]);
@@ -133,6 +136,9 @@ fn summary(studies: &[Study], is_judged: bool) -> Table {
         ("matches", "matches"),
         ("known", "known patterns"),
     ];
+    if studies.len() > 1 {
+        columns.push(("agrees_percent", "as by FastDTW %"));
+    }
     if is_judged {
         columns.extend([
             ("precision_percent", "precision %"),
@@ -148,6 +154,17 @@ fn summary(studies: &[Study], is_judged: bool) -> Table {
         columns,
         rows: studies.iter().map(row).collect(),
     }
+}
+
+/// Percent of periods of which the same way with the published distance says the same: a match, or none.
+fn agreement(study: &Study, studies: &[Study]) -> Option<f64> {
+    let name = Way::counterpart(study.name)?.name();
+    let other = studies.iter().find(|other| other.name == name)?;
+    let pairs = study.periods.iter().zip(&other.periods);
+    let same = pairs
+        .filter(|(a, b)| a.score.is_some() == b.score.is_some())
+        .count();
+    Some(100.0 * same as f64 / study.periods.len().max(1) as f64)
 }
 
 fn percents(tally: &Tally) -> [Cell; 2] {

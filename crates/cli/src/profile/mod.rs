@@ -270,22 +270,23 @@ pub fn real(place: &Path, size: Size, depth: u32) -> anyhow::Result<Source> {
 
 /// What to know about a real file before one believes its figures.
 fn notes(scratch: &Scratch, depth: u32) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !scratch.is_direct() {
-        let note = "this file system does not take requests past the page cache: it is dropped before reads, and writes \
-                    count until they are on the device";
-        notes.push(note.to_owned());
-    }
-    if scratch.engine() == Engine::Plain {
-        let note = match depth {
-            1 => "io_uring is switched off here: plain system calls are measured",
-            _ => "io_uring is switched off here: requests are made one at a time, not --depth",
-        };
-        notes.push(note.to_owned());
-    }
+    let mut notes = ways(scratch.is_direct(), scratch.engine(), depth);
     notes.extend(circumstances::around(scratch.file()));
     notes.extend(circumstances::throttles(scratch.file()));
     notes
+}
+
+/// What is not as it should be about the way that requests take.
+fn ways(is_direct: bool, engine: Engine, depth: u32) -> Vec<String> {
+    let cached = "this file system does not take requests past the page cache: it is dropped before reads, and writes \
+                  count until they are on the device";
+    let plain = match depth {
+        1 => "io_uring is switched off here: plain system calls are measured",
+        _ => "io_uring is switched off here: requests are made one at a time, not --depth",
+    };
+    let said = [(!is_direct, cached), (engine == Engine::Plain, plain)];
+    let said = said.into_iter().filter(|(is_so, _)| *is_so);
+    said.map(|(_, note)| note.to_owned()).collect()
 }
 
 fn no_scratch(place: &Path, size: Size, error: ScratchError) -> anyhow::Error {
@@ -377,4 +378,24 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> anyhow::Error {
         error,
         "name a file in a directory that can be written",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_direct_requests_is_said() {
+        assert!(ways(true, Engine::Ring, 1).is_empty());
+        let said = ways(false, Engine::Ring, 1);
+        assert!(
+            said.len() == 1 && said[0].contains("page cache"),
+            "{said:?}"
+        );
+        let said = ways(true, Engine::Plain, 8);
+        assert!(
+            said.len() == 1 && said[0].contains("not --depth"),
+            "{said:?}"
+        );
+    }
 }

@@ -5,6 +5,7 @@
 //! published value, ours, and what would count as agreement; and the reasons where they differ. To add one: a function,
 //! and one line in [`EXPERIMENTS`]. `docs/results.md` is what `--markdown` writes.
 
+mod agios;
 mod finding;
 mod omniscio;
 mod page;
@@ -86,11 +87,39 @@ const EXPERIMENTS: &[Experiment] = &[
         run: twins::fig2b,
     },
     Experiment {
+        name: "002-fig4.7",
+        about: "how much alike recordings are",
+        how: VIRTUAL,
+        is_timed: false,
+        run: agios::fig_4_7,
+    },
+    Experiment {
         name: "002-table3.4",
         about: "sequential to random throughput of four storages, 8 KiB",
         how: MODELS,
         is_timed: false,
         run: serra::table_3_4,
+    },
+    Experiment {
+        name: "002-table3.8",
+        about: "which scheduler is best where",
+        how: VIRTUAL,
+        is_timed: false,
+        run: agios::table_3_8,
+    },
+    Experiment {
+        name: "002-table4.2",
+        about: "aIOLi, without and with foresight",
+        how: VIRTUAL,
+        is_timed: false,
+        run: agios::table_4_2,
+    },
+    Experiment {
+        name: "002-table4.4",
+        about: "what recording costs",
+        how: "the virtual cluster, and traces that are written here",
+        is_timed: true,
+        run: agios::table_4_4,
     },
     Experiment {
         name: "002-table5.4",

@@ -46,6 +46,9 @@ pub fn run(
     let summary = move || {
         let (mut summary, is_there) = sum_up(directory.path(), plan.orders.trace.as_deref());
         manager::complete(&mut summary, std::mem::take(&mut plan.known));
+        if let Some(report) = plan.report.take() {
+            report.write(&mut summary);
+        }
         if let Some(file) = plan.json.take() {
             manager::write_json(&summary, file);
         }

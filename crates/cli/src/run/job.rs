@@ -29,23 +29,30 @@ pub struct Job {
     pub ranks: u32,
 }
 
-/// Launchers: the variables that together name a job, and how many ranks it has on this node. All of the first must
-/// be there; that one is there for each rank only, not for the batch script around them.
-const LAUNCHERS: [(&[&str], &str); 6] = [
-    (&["PRESAGIO_JOB"], "PRESAGIO_RANKS"),
+/// Launchers: the variables that together name a job, and those that say how many ranks it has on this node, of which the
+/// first that does counts. All of the former must be there; the last of them is there for each rank only, not for the batch
+/// script around them.
+const LAUNCHERS: [(&[&str], &[&str]); 6] = [
+    (&["PRESAGIO_JOB"], &["PRESAGIO_RANKS"]),
+    // A library that many launchers speak through: what else is there depends on which it is.
     (
         &["PMIX_NAMESPACE", "PMIX_RANK"],
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        &[
+            "OMPI_COMM_WORLD_LOCAL_SIZE",
+            "PALS_LOCAL_SIZE",
+            "SLURM_STEP_TASKS_PER_NODE",
+            "MPI_LOCALNRANKS",
+        ],
     ),
     (
         &["OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_RANK"],
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        &["OMPI_COMM_WORLD_LOCAL_SIZE"],
     ),
-    (&["FLUX_JOB_ID", "FLUX_TASK_RANK"], ""),
-    (&["PALS_APID", "PALS_RANKID"], "PALS_LOCAL_SIZE"),
+    (&["FLUX_JOB_ID", "FLUX_TASK_RANK"], &[]),
+    (&["PALS_APID", "PALS_RANKID"], &["PALS_LOCAL_SIZE"]),
     (
         &["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"],
-        "SLURM_STEP_TASKS_PER_NODE",
+        &["SLURM_STEP_TASKS_PER_NODE"],
     ),
 ];
 
@@ -79,13 +86,14 @@ impl Job {
 
     fn find(value: impl Fn(&str) -> Option<String>, parent: u32) -> Option<Job> {
         let value = |name: &str| value(name).filter(|v| !v.is_empty());
-        let named = LAUNCHERS.iter().find_map(|(names, size)| {
+        let named = LAUNCHERS.iter().find_map(|(names, sizes)| {
             let all: Option<Vec<String>> = names.iter().map(|n| value(n)).collect();
             let mut all = all?;
             // The last one is the rank, where there are several.
             all.truncate((names.len() - 1).max(1));
             let node = value("SLURM_NODEID").and_then(|n| n.parse().ok());
-            let ranks = value(size).and_then(|n| n.parse().ok().or_else(|| listed(&n, node?)));
+            let size = |n: String| n.parse().ok().or_else(|| listed(&n, node?));
+            let ranks = sizes.iter().find_map(|name| size(value(name)?));
             Some(Job {
                 key: format!("{}={}", names[0], all.join(".")),
                 ranks: ranks.unwrap_or(0),
@@ -259,6 +267,22 @@ mod tests {
         assert_eq!(on("4", "0"), 4);
         assert_eq!([on("2(x3),1", "2"), on("2(x3),1", "3")], [2, 1]);
         assert_eq!([on("2(x3),1", "4"), on("x", "0")], [0, 0], "nobody knows");
+    }
+
+    #[test]
+    fn where_slurm_speaks_through_pmix_it_says_how_many_ranks_a_node_has() {
+        let slurm = [
+            ("PMIX_NAMESPACE", "slurm.pmix.7.0"),
+            ("PMIX_RANK", "5"),
+            ("SLURM_JOB_ID", "7"),
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_PROCID", "5"),
+            ("SLURM_NODEID", "1"),
+            ("SLURM_STEP_TASKS_PER_NODE", "4,2"),
+        ];
+        assert_eq!(job(&slurm, 1).unwrap().ranks, 2);
+        let both = [&slurm[..], &[("OMPI_COMM_WORLD_LOCAL_SIZE", "3")]].concat();
+        assert_eq!(job(&both, 1).unwrap().ranks, 3, "the launcher's own counts");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It keeps stderr, to show the summary there if whoever started it was killed, and nothing else that it inherited: a
 //! pipe to another program must close when the command closes it.
 
+use super::reported::Reported;
 use super::settings::{Known, Plan};
 use super::supervise::say;
 use presagio_advise::manager::Summary;
@@ -63,7 +64,7 @@ fn end(child: libc::pid_t) {
 /// The life of a manager.
 fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
     leave_home(&plan, &guest, door.as_ref());
-    let json = plan.json.take();
+    let (json, report) = (plan.json.take(), plan.report.take());
     let (quiet, known) = (plan.quiet, std::mem::take(&mut plan.known));
     let (listener, path) = door.map(|d| (d.listener, d.path)).unzip();
     let begun = plan.begin().and_then(|manager| {
@@ -80,6 +81,7 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
         Ok(begun) => begun,
         Err(error) => {
             let _ = writeln!(&guest, "{error}");
+            report.iter().for_each(Reported::give_up);
             return 1;
         }
     };
@@ -89,6 +91,9 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
         super::job::close_door(&path);
     }
     complete(&mut summary, known);
+    if let Some(report) = report {
+        report.write(&mut summary);
+    }
     if let Some(file) = json {
         write_json(&summary, file);
     }
@@ -114,7 +119,10 @@ pub fn shown(summary: &Summary, quiet: bool) -> String {
     if !quiet {
         return summary.text();
     }
-    let trouble = summary.notes.iter().filter(|n| n.starts_with("the trace"));
+    let is_trouble = |note: &&String| {
+        note.starts_with("the trace") || note.starts_with("cannot write the report")
+    };
+    let trouble = summary.notes.iter().filter(is_trouble);
     trouble.map(|note| format!("presagio: {note}\n")).collect()
 }
 

@@ -20,6 +20,7 @@ pub mod job;
 pub mod library;
 pub mod manager;
 mod place;
+pub mod reported;
 pub mod settings;
 mod supervise;
 
@@ -67,6 +68,7 @@ Examples:
   presagio run --config hints.json -- ./app   hints by hand, as for MERCURY
   presagio run --include '*.h5' -- python3 train.py
   presagio run --json run.json --quiet -- ./app   a summary for a script
+  presagio run --report app.html -- ./app     a page that shows all of it
   presagio run --in-process -- ./app          threads inside, no process
   mpirun -n 4 presagio run -- ./app           one summary for all four
   presagio run --forward /data=tcp:io1:5640,tcp:io2:5640 -- ./app
@@ -79,7 +81,7 @@ pub struct Args {
     #[command(flatten)]
     forward: forward::Args,
     /// Run the command as if presagio were not there, but for what --forward says
-    #[arg(long, conflicts_with_all = ["observe", "advise", "trace", "config", "json", "in_process"])]
+    #[arg(long, conflicts_with_all = ["observe", "advise", "trace", "config", "json", "report", "in_process"])]
     off: bool,
     /// Run the manager on a thread inside the command, where there may be no second process. With ranks, put
     /// `presagio run` before the launcher, or each has a manager and a summary of its own
@@ -115,7 +117,7 @@ fn start(args: &Args) -> anyhow::Result<ExitCode> {
         return unwatched(args, &preload, forward);
     }
     if let Some(address) = outer_manager() {
-        if !args.settings.is_usual() {
+        if !args.settings.says_nothing() {
             args.settings.say_unused("another presagio run around it");
         }
         preload.enter(&address);
@@ -192,9 +194,8 @@ fn register(args: &Args, forward: Option<&Forward>) -> anyhow::Result<Option<Tic
     let started = match &job {
         None => start(None)?,
         Some(job) => {
-            let settings = format!("{:?}", args.settings);
             let say = || args.settings.say_unused("the first of this job");
-            job.join_or_start(&settings, say, start)?
+            job.join_or_start(&args.settings.text(), say, start)?
         }
     };
     match started {

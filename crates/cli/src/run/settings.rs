@@ -1,5 +1,6 @@
 //! What a person can ask of a manager, for `presagio run` and `presagio advisor` alike.
 
+use super::reported::Reported;
 use super::supervise::say;
 use crate::failure::failure;
 use presagio_advise::config::Config;
@@ -45,6 +46,9 @@ pub struct Settings {
     /// Write the summary to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a report of the run to this file, as one page of HTML; records what is done, as --trace does
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Keep the manager on this processor
     #[arg(long, value_name = "CPU")]
     pin: Option<usize>,
@@ -56,6 +60,7 @@ pub struct Plan {
     pub config: Option<Config>,
     pub trace: Option<File>,
     pub json: Option<File>,
+    pub report: Option<Reported>,
     pub quiet: bool,
     pub known: Known,
 }
@@ -70,8 +75,14 @@ pub struct Known {
 }
 
 impl Settings {
-    /// Whether nothing was asked for that a manager has to be told when it begins.
+    /// Whether nothing was asked for that a manager has to be told when it begins, here or in the environment.
     pub fn is_usual(&self) -> bool {
+        self.says_nothing() && self.config().is_none()
+    }
+
+    /// Whether no option was given that a manager has to be told when it begins. (What the environment says, the manager of a
+    /// run around this one was told.)
+    pub fn says_nothing(&self) -> bool {
         self.trace.is_none()
             && self.config.is_none()
             && !self.observe
@@ -80,11 +91,25 @@ impl Settings {
             && self.model_dir.is_none()
             && !self.no_model
             && self.json.is_none()
+            && self.pin.is_none()
+            && self.report.is_none()
+    }
+
+    /// All that was asked for, as text: ranks that have the same ask for the same.
+    pub fn text(&self) -> String {
+        let config = self.config();
+        format!(
+            "{:?}",
+            Settings {
+                config,
+                ..self.clone()
+            }
+        )
     }
 
     /// Whether there are files that one manager alone can write.
     pub fn names_files(&self) -> bool {
-        self.trace.is_some() || self.json.is_some()
+        self.trace.is_some() || self.json.is_some() || self.report.is_some()
     }
 
     /// Says that these settings are not the ones that hold.
@@ -112,10 +137,27 @@ impl Settings {
             command: Vec::new(),
         };
         orders.filter()?;
+        let config = orders.config.as_deref().map(Config::load).transpose()?;
+        let trace = self.trace.as_deref().map(open_trace).transpose()?;
+        let json = self.json.as_deref().map(open_json).transpose()?;
+        let report = self
+            .report
+            .as_deref()
+            .map(|to| Reported::plan(to, self.trace.as_deref()));
+        let report = report.transpose()?;
+        let (trace, orders) = match &report {
+            Some(report) if report.is_trace_ours => {
+                let file = open_trace(&report.trace)?;
+                let trace = Some(report.trace.clone());
+                (Some(file), Orders { trace, ..orders })
+            }
+            _ => (trace, orders),
+        };
         Ok(Plan {
-            config: orders.config.as_deref().map(Config::load).transpose()?,
-            trace: self.trace.as_deref().map(open_trace).transpose()?,
-            json: self.json.as_deref().map(open_json).transpose()?,
+            config,
+            trace,
+            report,
+            json,
             quiet: self.quiet,
             known: Known::default(),
             orders,
@@ -161,6 +203,10 @@ impl Plan {
     pub fn make_absolute(&mut self) -> io::Result<()> {
         for path in [&mut self.orders.config, &mut self.orders.trace] {
             *path = path.take().map(std::path::absolute).transpose()?;
+        }
+        if let Some(report) = &mut self.report {
+            report.to = std::path::absolute(&report.to)?;
+            report.trace = std::path::absolute(&report.trace)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! same requests, several rounds of it, and every byte is verified. [`judge`] finds out which differences are
 //! more than chance, [`show`] says what came of it.
 
+mod auto;
 mod judge;
 mod scratch;
 mod serve;
@@ -15,13 +16,16 @@ use crate::failure::failure;
 use crate::progress::progress;
 use crate::size::Size;
 use crate::terminal::counted;
+use auto::{Auto, Contest};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::ProgressBar;
 use judge::Tried;
 use presagio_core::Op;
 use presagio_sched::{PolicyKind, UnknownPolicy};
+use presagio_tune::{Chooser, Drive};
 use scratch::Scratch;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,6 +46,8 @@ Examples:
   presagio sched compare . --workers 4          four operations at a time
   presagio sched compare . --pattern random     nothing to aggregate?
   presagio sched compare . --policy SJF         only this one, and NOOP
+  presagio sched compare . --policy auto --policy aIOLi --profile disk.json
+                                                does it choose well?
   presagio sched compare . --json | jq '.policies[] | {policy, gain}'")]
 pub struct Args {
     /// A directory on the storage in question
@@ -64,9 +70,15 @@ pub struct Args {
     /// What the clients do
     #[arg(long, value_enum, default_value_t = Operation::Read)]
     op: Operation,
-    /// A policy to try; may be given several times [default: all ten]
-    #[arg(long, value_name = "NAME", ignore_case = true, value_parser = policy_names())]
-    policy: Vec<PolicyKind>,
+    /// A policy to try; may be given several times; auto chooses by what arrives [default: all ten]
+    #[arg(long, value_name = "NAME", ignore_case = true, value_parser = policy_or_auto())]
+    policy: Vec<Policy>,
+    /// --policy auto: what the storage is like: a profile's file, or hdd, raid0, ssd, pastel, graphene, suno, edel
+    #[arg(long, value_name = "DEVICE")]
+    profile: Option<String>,
+    /// --policy auto: what decides, as `presagio train` wrote it [default: the one that comes with Presagio]
+    #[arg(long, value_name = "FILE")]
+    trees: Option<PathBuf>,
     /// Workers that serve batches, which is how many operations the storage sees at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: u32,
@@ -75,29 +87,54 @@ pub struct Args {
     json: bool,
 }
 
-/// The policies' names, which help and completions then know too.
-pub fn policy_names() -> impl TypedValueParser<Value = PolicyKind> {
-    PossibleValuesParser::new(PolicyKind::ALL.map(PolicyKind::name))
-        .try_map(|name| -> Result<PolicyKind, UnknownPolicy> { name.parse() })
-}
-
 /// A policy, or whichever suits what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Chosen by what arrives.
     Auto,
+    /// Learned from what comes of it.
+    Adaptive,
     /// This one.
     Given(PolicyKind),
 }
 
-/// The policies' names and `auto`.
-pub fn policy_or_auto() -> impl TypedValueParser<Value = Policy> {
+impl Policy {
+    /// As the command line and tables write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Auto => "auto",
+            Policy::Adaptive => "adaptive",
+            Policy::Given(policy) => policy.name(),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<PolicyKind> for Policy {
+    fn from(policy: PolicyKind) -> Policy {
+        Policy::Given(policy)
+    }
+}
+
+/// The policies' names and `auto`, which help and completions then know too.
+fn policy_or_auto() -> impl TypedValueParser<Value = Policy> {
+    policy_or(&["auto"])
+}
+
+/// The policies' names, and these words.
+pub fn policy_or(words: &'static [&'static str]) -> impl TypedValueParser<Value = Policy> {
     let names = PolicyKind::ALL.map(PolicyKind::name).into_iter();
-    PossibleValuesParser::new(names.chain(["auto"])).try_map(
+    PossibleValuesParser::new(names.chain(words.iter().copied())).try_map(
         |name| -> Result<Policy, UnknownPolicy> {
-            match name.eq_ignore_ascii_case("auto") {
-                true => Ok(Policy::Auto),
-                false => name.parse().map(Policy::Given),
+            match &*name.to_ascii_lowercase() {
+                "auto" => Ok(Policy::Auto),
+                "adaptive" => Ok(Policy::Adaptive),
+                _ => name.parse().map(Policy::Given),
             }
         },
     )
@@ -266,6 +303,8 @@ struct Comparison {
     path: &'static str,
     /// NOOP first.
     results: Vec<Tried>,
+    /// What `auto` decided last, and why.
+    decided: Option<String>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -273,39 +312,75 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(warning) = workload.warning() {
         eprintln!("presagio: {warning}");
     }
-    let policies = policies(&args.policy);
-    let progress = progress(policies.len() as u64 * u64::from(args.rounds) + 2);
+    let contest = contest(args)?;
+    let progress = progress(contest.policies.len() as u64 * u64::from(args.rounds) + 2);
     progress.set_message("writing the file");
     let mut scratch = Scratch::create(&args.dir, workload.bytes(), workload.request)?;
     progress.inc(1);
-    let results = serve_all(&policies, args.rounds, &workload, &mut scratch, &progress)?;
+    let results = serve_all(&contest, args.rounds, &workload, &mut scratch, &progress)?;
     progress.finish_and_clear();
     let comparison = Comparison {
         workload,
         rounds: args.rounds,
         path: scratch.path(),
         results,
+        decided: contest.auto.as_ref().map(decided),
     };
     show::show(&comparison, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is tried.
+fn contest(args: &Args) -> anyhow::Result<Contest> {
+    let policies = policies(&args.policy);
+    if !policies.contains(&Policy::Auto) {
+        if args.profile.is_some() || args.trees.is_some() {
+            let what = "--profile and --trees decide nothing here";
+            return Err(failure(what, "no policy is chosen", "add --policy auto"));
+        }
+        return Ok(Contest {
+            policies,
+            auto: None,
+        });
+    }
+    let device = args
+        .profile
+        .as_deref()
+        .map(crate::model::find)
+        .transpose()?;
+    let trees = crate::train::trees(args.trees.as_ref())?;
+    let auto = Some(Auto::new(Chooser::new(trees, device.map(Drive::new))));
+    Ok(Contest { policies, auto })
+}
+
+/// What `auto` ended with, in words.
+fn decided(auto: &Auto) -> String {
+    match auto.last() {
+        Some(decision) => format!("auto ended with {}, chosen: {decision}.", auto.policy()),
+        None => format!(
+            "auto stayed with {}: too little arrived to decide.",
+            auto.policy()
+        ),
+    }
+}
+
 /// All rounds of all policies.
 fn serve_all(
-    policies: &[PolicyKind],
+    contest: &Contest,
     rounds: u32,
     workload: &Workload,
     scratch: &mut Scratch,
     progress: &ProgressBar,
 ) -> anyhow::Result<Vec<Tried>> {
-    let mut serve = |policy: PolicyKind| {
+    let policies = &contest.policies;
+    let mut serve = |policy: Policy| {
         progress.set_message(policy.name());
-        let served = serve::serve(policy, workload, scratch);
+        let served = serve::serve(policy, contest.auto_of(policy), workload, scratch);
         progress.inc(1);
         served
     };
     // A file that was just written and a device that was idle are unlike what follows: this one does not count.
-    serve(PolicyKind::Noop)?;
+    serve(PolicyKind::Noop.into())?;
     let mut served = vec![Vec::new(); policies.len()];
     for index in (0..rounds).flat_map(|round| order(policies.len(), round, rounds)) {
         served[index].push(serve(policies[index])?);
@@ -324,11 +399,13 @@ fn order(policies: usize, round: u32, rounds: u32) -> impl Iterator<Item = usize
 }
 
 /// The policies to try, each once, in the usual order; NOOP always, because the others are compared with it.
-fn policies(asked: &[PolicyKind]) -> Vec<PolicyKind> {
-    let wanted = |policy: &PolicyKind| {
-        asked.is_empty() || *policy == PolicyKind::Noop || asked.contains(policy)
+fn policies(asked: &[Policy]) -> Vec<Policy> {
+    let wanted = |policy: &Policy| {
+        let all = asked.is_empty() && *policy != Policy::Auto;
+        all || *policy == PolicyKind::Noop.into() || asked.contains(policy)
     };
-    PolicyKind::ALL.into_iter().filter(wanted).collect()
+    let given = PolicyKind::ALL.into_iter().map(Policy::Given);
+    given.chain([Policy::Auto]).filter(wanted).collect()
 }
 
 #[cfg(test)]
@@ -409,10 +486,9 @@ mod tests {
 
     #[test]
     fn noop_is_always_there_to_compare_with() {
-        assert_eq!(
-            policies(&[PolicyKind::Sjf]),
-            [PolicyKind::Noop, PolicyKind::Sjf]
-        );
+        let both = [PolicyKind::Noop, PolicyKind::Sjf].map(Policy::Given);
+        assert_eq!(policies(&[PolicyKind::Sjf.into()]), both);
+        assert_eq!(policies(&[Policy::Auto]), [both[0], Policy::Auto]);
         assert_eq!(policies(&[]).len(), 10);
     }
 }

@@ -1,12 +1,13 @@
 //! `presagio sim SCENARIO`: tries schedulers on a virtual cluster.
 //!
 //! A scenario is a TOML file, a configuration of FORGE, or a preset; `presagio-sim` runs it. What happens here is around it:
-//! parameters from the command line, recordings to replay ([`replay`]), many runs on all cores ([`work`]), and what came of
+//! parameters from the command line, recordings to replay ([`replay`]), profiles of devices ([`profiles`]), many runs on all cores ([`work`]), and what came of
 //! them as a table or JSON ([`show`]), as a plot ([`plot`]), as Parquet ([`columns`]), or as traces of what schedulers saw
 //! ([`record`]).
 
 mod columns;
 mod plot;
+mod profiles;
 mod record;
 mod replay;
 mod show;
@@ -113,7 +114,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let sweep = changed(args, Sweep::read(&text).map_err(|e| explain(name, &e))?)?;
-    let runs = sweep.runs().map_err(|e| explain(name, &e))?;
+    let mut runs = sweep.runs().map_err(|e| explain(name, &e))?;
+    profiles::read_all(&mut runs, &folder)?;
     let replays = replay::read_all(&runs, &folder)?;
     let trees = crate::train::trees(args.trees.as_ref())?;
     if let Some(path) = &args.record {
@@ -145,7 +147,8 @@ pub struct Done {
 pub fn preset_reports(name: &str) -> anyhow::Result<Vec<(String, presagio_sim::Report)>> {
     let (text, folder) = read(name)?;
     let sweep = Sweep::read(&text).map_err(|e| explain(name, &e))?;
-    let runs = sweep.runs().map_err(|e| explain(name, &e))?;
+    let mut runs = sweep.runs().map_err(|e| explain(name, &e))?;
+    profiles::read_all(&mut runs, &folder)?;
     let replays = replay::read_all(&runs, &folder)?;
     let trees = crate::train::trees(None)?;
     let done = work::run_all(&runs, &replays, &trees, None)?;

@@ -4,7 +4,7 @@ use super::Done;
 use crate::table::{Cell, Table};
 use crate::terminal::prose;
 use presagio_core::Histogram;
-use presagio_sim::{AppReport, Decided, LevelReport, Place, PolicyChoice};
+use presagio_sim::{AppReport, Decided, LevelReport, Place, PolicyChoice, Verdict};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -90,13 +90,13 @@ fn runs(done: &[Done]) -> Table {
     }
 }
 
-/// What `policy = "auto"` decided, where something changed.
+/// What `policy = "auto"` or `"adaptive"` decided, where something changed.
 fn decisions(done: &Done) -> Table {
     let row = |decided: &Decided| {
         vec![
             Cell::Text(place(decided.place)),
             Cell::Span(decided.at),
-            Cell::Text(decided.decision.to_string()),
+            Cell::Text(in_words(&decided.verdict)),
         ]
     };
     Table {
@@ -117,12 +117,26 @@ fn place(place: Place) -> String {
     }
 }
 
+fn in_words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Trees(decision) => decision.to_string(),
+        learned => format!("{}; {}", learned.reason(), learned.about()),
+    }
+}
+
 fn decision_json(decided: &Decided) -> Value {
-    json!({
-        "place": place(decided.place), "at_ns": decided.at.0, "policy": decided.decision.name(),
-        "class": decided.decision.situation.class.name(), "tree": decided.decision.tree,
-        "reason": decided.decision.reason,
-    })
+    let (place, at_ns) = (place(decided.place), decided.at.0);
+    match &decided.verdict {
+        Verdict::Trees(decision) => json!({
+            "place": place, "at_ns": at_ns, "policy": decision.name(),
+            "class": decision.situation.class.name(), "tree": decision.tree,
+            "reason": decision.reason,
+        }),
+        learned => json!({
+            "place": place, "at_ns": at_ns, "policy": learned.name(),
+            "context": learned.about(), "reason": learned.reason(),
+        }),
+    }
 }
 
 fn aggregation(level: Option<&LevelReport>) -> Cell {

@@ -33,8 +33,12 @@ def say(directory, line):
     path = os.path.join(directory, "log")
 
     def work():
-        with open(path, "a", buffering=1) as log:
-            log.write(line + "\n")
+        # Not through a stream of Python's: after an error it would write what it still has once more when it is closed.
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(log, (line + "\n").encode())
+        finally:
+            os.close(log)
 
     def done():
         with open(path) as log:

@@ -22,6 +22,14 @@ for line in sys.stdin:
                 fcntl.lockf(fd, fcntl.LOCK_UN)
             case "write":
                 os.pwrite(fd, b"mine", 0)
+            case "append":
+                # As a program does that changes its mind: the file stays open.
+                flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+                fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_APPEND)
+                try:
+                    os.write(fd, b"mine")
+                finally:
+                    fcntl.fcntl(fd, fcntl.F_SETFL, flags)
             case "close":
                 os.close(fd)
             case "open":

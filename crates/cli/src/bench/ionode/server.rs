@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What diod takes at most, and so both.
-const MSIZE: u32 = 65536;
+pub const MSIZE: u32 = 65536;
 
 /// A server that runs until it is dropped.
 pub struct Server {
@@ -116,8 +116,13 @@ impl Server {
 
     /// A new connection, and the root of the export.
     pub fn connect(&self) -> anyhow::Result<(Session, File)> {
+        self.connect_with(MSIZE)
+    }
+
+    /// The same, with frames of up to so many bytes.
+    pub fn connect_with(&self, msize: u32) -> anyhow::Result<(Session, File)> {
         let options = Options {
-            msize: MSIZE,
+            msize,
             ..Options::default()
         };
         let session = Session::new(Client::unix(&self.socket, &options)?);

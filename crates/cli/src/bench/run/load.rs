@@ -55,6 +55,9 @@ pub enum Kind {
     Write,
 }
 
+/// What [`Kind::Turns`] says when it turns.
+pub const TURN: &str = "turn";
+
 /// How far back a read is that goes back: at least and at most.
 const BACK_MIN: u64 = 1 << 20;
 const BACK_MAX: u64 = 8 << 20;
@@ -130,6 +133,9 @@ impl<'a> Load<'a> {
         for number in 0..self.args.reads {
             let (offset, len) = self.place(number, front, size);
             front = front.max(offset + len);
+            if self.args.kind == Kind::Turns && number == self.args.reads / 2 + 1 {
+                writeln!(io::stdout(), "{TURN}")?;
+            }
             self.read_at(&file, offset, len)?;
             compute(self.args.compute);
         }

@@ -139,9 +139,11 @@ impl Place {
     /// Makes a cgroup whose limits are for this device.
     pub fn limited(&self, throttle: Throttle) -> anyhow::Result<Cgroup> {
         let mut cgroup = Cgroup::default();
+        cgroup.device.clone_from(&self.device);
         let limit = |value: u64| format!("{} {value}", self.device);
         if throttle.iops > 0 || throttle.bytes > 0 {
             let group = cgroup.join("blkio")?;
+            cgroup.throttled = Some(group.join("blkio.throttle.io_service_bytes"));
             if throttle.iops > 0 {
                 set(
                     &group,
@@ -187,6 +189,10 @@ impl Drop for Place {
 #[derive(Default)]
 pub struct Cgroup {
     groups: Vec<PathBuf>,
+    /// The device that limits are for.
+    device: String,
+    /// Where the kernel counts the bytes that it let through the limits.
+    throttled: Option<PathBuf>,
 }
 
 impl Cgroup {
@@ -197,6 +203,17 @@ impl Cgroup {
             .with_context(|| format!("no cgroup can be made in {}", parent.display()))?;
         self.groups.push(group.clone());
         Ok(group)
+    }
+
+    /// Bytes that were read from the device through the limits so far; `None` where there are no limits.
+    pub fn let_through(&self) -> anyhow::Result<Option<u64>> {
+        let Some(path) = &self.throttled else {
+            return Ok(None);
+        };
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let start = format!("{} Read ", self.device);
+        let bytes = text.lines().find_map(|line| line.strip_prefix(&start));
+        Ok(Some(bytes.map_or(Ok(0), |bytes| bytes.trim().parse())?))
     }
 
     /// A command that runs in this group, and all that it starts.

@@ -4,6 +4,7 @@
 //! each other is its spread. Only where the slowest round of one is clearly faster than the fastest round of the
 //! other is there a difference to speak of.
 
+use super::Policy;
 use super::serve::Served;
 use presagio_sched::PolicyKind;
 use std::time::Duration;
@@ -14,7 +15,7 @@ const WORTH_NAMING: f64 = 1.1;
 /// What came of one policy over all rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
-    pub policy: PolicyKind,
+    pub policy: Policy,
     /// Every round's time, in the order of the rounds.
     pub rounds: Vec<Duration>,
     /// The median round's time.
@@ -29,7 +30,7 @@ pub struct Tried {
 
 impl Tried {
     /// `None` where nothing was served.
-    pub fn new(policy: PolicyKind, rounds: &[Served]) -> Option<Tried> {
+    pub fn new(policy: Policy, rounds: &[Served]) -> Option<Tried> {
         let mut sorted = rounds.to_vec();
         sorted.sort_by_key(|served| served.took);
         let (fastest, slowest) = (sorted.first()?, sorted.last()?);
@@ -67,7 +68,7 @@ impl Tried {
 pub fn noop(results: &[Tried]) -> Option<&Tried> {
     results
         .iter()
-        .find(|tried| tried.policy == PolicyKind::Noop)
+        .find(|tried| tried.policy == PolicyKind::Noop.into())
 }
 
 /// The comparison in a sentence or two.
@@ -163,7 +164,7 @@ mod tests {
             requests: 8192,
             operations,
         };
-        Tried::new(policy, &ms.iter().map(served).collect::<Vec<_>>()).unwrap()
+        Tried::new(policy.into(), &ms.iter().map(served).collect::<Vec<_>>()).unwrap()
     }
 
     fn noop() -> Tried {
@@ -177,7 +178,7 @@ mod tests {
         let even = tried(PolicyKind::Sjf, &[100, 200, 300, 900], 7);
         assert_eq!(even.seconds, 0.25);
         assert_eq!(tried(PolicyKind::Sjf, &[300], 7).spread, None);
-        assert_eq!(Tried::new(PolicyKind::Sjf, &[]), None);
+        assert_eq!(Tried::new(PolicyKind::Sjf.into(), &[]), None);
     }
 
     #[test]

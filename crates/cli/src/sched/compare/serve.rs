@@ -3,8 +3,9 @@
 //! A request carries no buffer, only the number of its client. The client's buffer lies in its [`Seat`]; the
 //! client leaves it alone from submit to completion, so a worker that has the request can lock it at once.
 
-use super::Workload;
+use super::auto::Auto;
 use super::scratch::{Buffer, Scratch, advice, is_version, write_version};
+use super::{Policy, Workload};
 use crate::failure::failure;
 use presagio_core::{FileId, Op, Range, Request, RequestId};
 use presagio_engine::{Engine, EngineConfig};
@@ -25,9 +26,10 @@ pub struct Served {
     pub operations: u64,
 }
 
-/// Has every client ask for all its blocks under `policy`, and verifies every byte.
+/// Has every client ask for all its blocks under `policy`, which `auto` chooses where it is given, and verifies every byte.
 pub fn serve(
-    policy: PolicyKind,
+    policy: Policy,
+    auto: Option<&Auto>,
     workload: &Workload,
     scratch: &mut Scratch,
 ) -> anyhow::Result<Served> {
@@ -39,10 +41,10 @@ pub fn serve(
         scratch.expect_next_version();
     }
     scratch.drop_cache().map_err(explain)?;
-    let engine = start_engine(policy)?;
+    let engine = start_engine(policy, auto)?;
     let room = Room::new(workload, scratch);
     let start = Instant::now();
-    let outcome = room.run(&engine, workload);
+    let outcome = room.run(&engine, workload, auto);
     let took = outcome.and_then(|()| {
         if workload.op == Op::Write {
             scratch.sync()
@@ -63,13 +65,20 @@ pub fn serve(
 
 /// An engine whose batches are taken by workers: what no worker has taken yet waits in the scheduler, where it
 /// can still be aggregated.
-fn start_engine(policy: PolicyKind) -> anyhow::Result<Engine> {
-    Ok(Engine::start_pull(EngineConfig::new(Settings::new(
-        policy,
-    )))?)
+fn start_engine(policy: Policy, auto: Option<&Auto>) -> anyhow::Result<Engine> {
+    let begin = match (policy, auto) {
+        (Policy::Given(policy), _) => policy,
+        // The command line offers no other.
+        (Policy::Auto | Policy::Adaptive, auto) => auto.map_or(PolicyKind::ToAgg, Auto::policy),
+    };
+    let engine = Engine::start_pull(EngineConfig::new(Settings::new(begin)))?;
+    if let Some(auto) = auto {
+        auto.watch(&engine);
+    }
+    Ok(engine)
 }
 
-fn verify_written(policy: PolicyKind, scratch: &Scratch) -> io::Result<()> {
+fn verify_written(policy: Policy, scratch: &Scratch) -> io::Result<()> {
     scratch.drop_cache()?;
     match scratch.first_wrong()? {
         None => Ok(()),
@@ -142,9 +151,15 @@ impl<'a> Room<'a> {
     }
 
     /// Runs clients and workers to the end; the first error is the result.
-    fn run(&self, engine: &Engine, workload: &Workload) -> io::Result<()> {
+    fn run(&self, engine: &Engine, workload: &Workload, auto: Option<&Auto>) -> io::Result<()> {
         std::thread::scope(|scope| {
-            let started = self.start(scope, engine, workload);
+            let decide = |auto: &'_ Auto| auto.run(engine);
+            let deciding =
+                auto.map(|auto| Builder::new().spawn_scoped(scope, move || decide(auto)));
+            let started = match deciding {
+                Some(Err(error)) => Err(error),
+                _ => self.start(scope, engine, workload),
+            };
             let join = |client: Client<'_>| {
                 client
                     .join()
@@ -153,6 +168,7 @@ impl<'a> Room<'a> {
             let outcome =
                 started.map(|clients| clients.into_iter().map(join).fold(Ok(()), Result::and));
             self.close(engine);
+            auto.inspect(|auto| auto.end());
             outcome?
         })
     }

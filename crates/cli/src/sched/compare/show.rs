@@ -1,7 +1,7 @@
 //! What a comparison found: a table that can be read in ten seconds, and a conclusion.
 
 use super::judge::{self, Tried};
-use super::{Comparison, Pattern, Workload};
+use super::{Comparison, Pattern, Policy, Workload};
 use crate::size::Size;
 use crate::table::{Cell, Table, drawn};
 use crate::terminal::{self, counted, prose};
@@ -25,6 +25,9 @@ pub fn show(comparison: &Comparison, json: bool) -> io::Result<()> {
     }
     if let Some(note) = note(&comparison.results) {
         writeln!(out, "\n{}", prose(note))?;
+    }
+    if let Some(decided) = &comparison.decided {
+        writeln!(out, "\n{}", prose(decided))?;
     }
     writeln!(out, "\n{}", prose(&judge::conclusion(&comparison.results)))
 }
@@ -73,7 +76,7 @@ fn pattern_name(pattern: Pattern) -> String {
 
 /// What the figures of some policies cannot show here, where any of those ran.
 fn note(results: &[Tried]) -> Option<&'static str> {
-    let idle = [PolicyKind::Sw, PolicyKind::Twins, PolicyKind::Wfq];
+    let idle = [PolicyKind::Sw, PolicyKind::Twins, PolicyKind::Wfq].map(Policy::Given);
     let any = results.iter().any(|tried| idle.contains(&tried.policy));
     any.then_some(
         "With one file, one queue and one application, TWINS, WFQ and SW have nothing to choose from.",
@@ -154,6 +157,7 @@ fn document(comparison: &Comparison) -> Value {
         "verified": true,
         "policies": comparison.results.iter().map(policy).collect::<Vec<_>>(),
         "note": note(&comparison.results),
+        "auto": comparison.decided,
         "conclusion": judge::conclusion(&comparison.results),
     })
 }

@@ -1,0 +1,204 @@
+// Opens a report in a browser as a person would: looks at every chart, hovers, clicks, types, resizes, prints.
+//
+//   node report.mjs PAGE.html FIGURES.json CHART,CHART,...
+//
+// FIGURES.json is what `presagio report --json` printed for the same input. Ends with status 0 if all is well, and says what is
+// not otherwise.
+import { readFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const [page_path, figures_path, charts] = process.argv.slice(2);
+const figures = JSON.parse(readFileSync(figures_path, 'utf8'));
+const expected = charts.split(',');
+const problems = [];
+const check = (holds, what) => { if (!holds) problems.push(what); };
+const lookUp = (path) => path.split('.').reduce((at, key) => (at === null || at === undefined ? at : at[key]), figures);
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
+  args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
+});
+
+async function open(width, height, scheme) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: 'reduce' });
+  const page = await context.newPage();
+  const name = `${width} px, ${scheme}`;
+  page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) problems.push(`${name}: console: ${message.text()}`); });
+  page.on('pageerror', (error) => problems.push(`${name}: ${error}`));
+  page.on('dialog', (dialog) => { problems.push(`${name}: a dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on('request', (request) => { if (!request.url().startsWith('file:')) problems.push(`${name}: fetches ${request.url()}`); });
+  await page.goto(pathToFileURL(page_path).href);
+  await page.waitForSelector('html[data-ready=true]');
+  return { context, page, name };
+}
+
+/** Every chart is there, has a size, and something is drawn on it. */
+async function charts_render(page, name) {
+  const drawn = await page.evaluate(() => [...document.querySelectorAll('[data-chart]')].map((chart) => {
+    const box = chart.getBoundingClientRect();
+    const canvas = chart.querySelector('canvas');
+    let marks = chart.querySelectorAll('svg rect, .piece, .line').length;
+    if (canvas && canvas.width) {
+      // A copy: to read from the page's own canvas would make the browser complain.
+      const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+      copy.drawImage(canvas, 0, 0);
+      const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+      for (let i = 3; i < pixels.length; i += 4) if (pixels[i] > 0) marks++;
+    }
+    return { chart: chart.dataset.chart, width: box.width, height: box.height, marks };
+  }));
+  for (const wanted of expected) check(drawn.some((d) => d.chart === wanted), `${name}: no chart ${wanted}`);
+  for (const d of drawn) check(d.width > 200 && d.height > 18 && d.marks > 0, `${name}: ${d.chart} is not drawn: ${JSON.stringify(d)}`);
+}
+
+async function fits(page, name) {
+  const wide = await page.evaluate(() => [...document.querySelectorAll('main *, header *, footer *')].filter((node) => {
+    if (node.closest('.scroll, .code, nav') || node.closest('svg')) return false;
+    const box = node.getBoundingClientRect();
+    return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
+  }).map((node) => `${node.tagName}.${node.className}`).slice(0, 5));
+  check(wide.length === 0, `${name}: wider than the window: ${wide.join(', ')}`);
+  const scrolls = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+  check(!scrolls, `${name}: the page scrolls sideways`);
+}
+
+/** Each figure on the page is the figure of the document, under the path that it names. */
+async function figures_equal(page, name) {
+  const shown = await page.evaluate(() => [...document.querySelectorAll('[data-figure]')].map((node) => ({ path: node.dataset.figure, value: node.dataset.value, text: node.textContent })));
+  check(shown.length > 20, `${name}: only ${shown.length} figures`);
+  for (const { path, value, text } of shown) {
+    const wanted = lookUp(path);
+    check(JSON.stringify(wanted === undefined ? null : wanted) === (value ?? 'null') || JSON.stringify(wanted) === value, `${name}: ${path} shows ${value}, not ${JSON.stringify(wanted)}`);
+    check(text.length > 0, `${name}: ${path} shows nothing`);
+  }
+}
+
+async function hover_and_click(page, name) {
+  for (const chart of expected) {
+    const holder = page.locator(`[data-chart=${chart}]`).first();
+    const target = holder.locator('canvas, svg .hit, .piece, button.line').first();
+    if (await target.count() === 0) { check(false, `${name}: nothing to hover in ${chart}`); continue; }
+    await target.scrollIntoViewIfNeeded();
+    const box = await target.boundingBox();
+    const point = [box.x + box.width * (box.width > 300 ? 0.5 : 0.5), box.y + Math.min(box.height * 0.5, 60)];
+    await page.mouse.move(...point);
+    if (chart !== 'loops') {
+      // What scrolls hides the tip, and the page may still be scrolling to this chart: then the pointer moves once more.
+      let is_shown = false;
+      for (let tries = 0; tries < 50 && !is_shown; tries++) {
+        await page.mouse.move(point[0], point[1] + tries % 2);
+        is_shown = await page.evaluate(() => !document.getElementById('tip').hidden && document.getElementById('tip').textContent.length > 3);
+        if (!is_shown) await page.waitForTimeout(100);
+      }
+      check(is_shown, `${name}: hovering over ${chart} shows nothing`);
+      if (!is_shown) continue;
+      const tip = await page.locator('#tip').boundingBox();
+      const window_width = page.viewportSize().width;
+      check(tip && tip.x >= 0 && tip.x + tip.width <= window_width + 1, `${name}: the tip of ${chart} leaves the window`);
+    }
+    await page.mouse.click(...point);
+    const section = page.locator(`section:has([data-chart=${chart}])`);
+    await section.locator('.pinned dl').first().waitFor({ timeout: 5000 }).catch(() => check(false, `${name}: clicking on ${chart} shows no evidence`));
+  }
+}
+
+async function findings_lead_to_evidence(page, name) {
+  const count = await page.locator('.finding').count();
+  check(count >= 1, `${name}: no findings`);
+  for (let n = 0; n < count; n++) {
+    const finding = page.locator('.finding').nth(n);
+    await finding.click();
+    const box = page.locator('.findings > li').nth(n).locator('.evidence');
+    check(await box.isVisible(), `${name}: finding ${n} shows no evidence`);
+    check(await box.locator('[data-figure]').count() > 0, `${name}: finding ${n} has no figures`);
+    const go = box.locator('[data-goto]');
+    if (await go.count() === 0) continue;
+    const section = await go.getAttribute('data-goto');
+    await go.click();
+    const focused = await page.evaluate(() => document.activeElement.id);
+    check(focused === section, `${name}: finding ${n} leads to ${focused}, not ${section}`);
+  }
+}
+
+async function keyboard(page, name) {
+  if (!expected.includes('activity')) return;
+  const chart = page.locator('[data-chart=activity] canvas');
+  await chart.focus();
+  // What scrolls hides the tip, and the page may still be scrolling to what has the focus now.
+  let is_shown = false;
+  for (let tries = 0; tries < 50 && !is_shown; tries++) {
+    await page.keyboard.press('ArrowRight');
+    is_shown = await page.locator('#tip').isVisible();
+    if (!is_shown) await page.waitForTimeout(100);
+  }
+  check(is_shown, `${name}: an arrow key shows nothing`);
+  await page.keyboard.press('+');
+  check(await page.locator('#timeline').getByText('Show all').isVisible(), `${name}: plus does not zoom`);
+  await page.keyboard.press('Enter');
+  check(await page.locator('#timeline .pinned dl').isVisible(), `${name}: Enter shows nothing`);
+  await page.keyboard.press('Escape');
+  check(!await page.locator('#timeline').getByText('Show all', { exact: true }).isVisible(), `${name}: Escape does not show all`);
+  await page.keyboard.press('Tab');
+  const next = await page.evaluate(() => document.activeElement.tagName);
+  check(next !== 'BODY', `${name}: Tab leads nowhere`);
+}
+
+/** Text can be read, and marks told from their ground (WCAG 2: 4.5 and 3). */
+async function colours_are_legible(page, name) {
+  const contrasts = await page.evaluate(() => {
+    const style = getComputedStyle(document.documentElement);
+    const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.trim().slice(at, at + 2), 16) / 255);
+    const luminance = (hex) => { const [r, g, b] = parse(hex).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const contrast = (a, b) => { const [x, y] = [luminance(style.getPropertyValue(a)), luminance(style.getPropertyValue(b))].sort((m, n) => n - m); return (x + 0.05) / (y + 0.05); };
+    const text = ['--ink', '--soft', '--accent', '--read', '--write', '--good', '--bad'].flatMap((c) => ['--card', '--sunk', '--bg'].map((ground) => [c, ground, contrast(c, ground), 4.5]));
+    const marks = ['--read', '--write', '--other', '--good', '--warn'].map((c) => [c, '--card', contrast(c, '--card'), 3]);
+    return [...text, ...marks];
+  });
+  for (const [colour, ground, contrast, least] of contrasts) check(contrast >= least, `${name}: ${colour} on ${ground} has a contrast of ${contrast.toFixed(2)}`);
+}
+
+async function theme(page, name) {
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const before = await ground();
+  await page.locator('#theme').click();
+  check(before !== await ground(), `${name}: the theme does not change`);
+  await colours_are_legible(page, name + ', other theme');
+  await charts_render(page, name + ', other theme');
+}
+
+async function nothing_was_injected(page, name) {
+  const found = await page.evaluate(() => ({ ran: window.__injected !== undefined, scripts: document.scripts.length, images: document.images.length, frames: window.frames.length, links: [...document.links].filter((a) => !a.getAttribute('href').startsWith('#')).length }));
+  check(JSON.stringify(found) === JSON.stringify({ ran: false, scripts: 2, images: 0, frames: 0, links: 0 }), `${name}: something was injected: ${JSON.stringify(found)}`);
+}
+
+for (const [width, height, scheme] of [[1280, 900, 'light'], [390, 844, 'dark']]) {
+  const { context, page, name } = await open(width, height, scheme);
+  await charts_render(page, name);
+  await fits(page, name);
+  await figures_equal(page, name);
+  await colours_are_legible(page, name);
+  await findings_lead_to_evidence(page, name);
+  await hover_and_click(page, name);
+  await keyboard(page, name);
+  await figures_equal(page, name + ', all opened');
+  await fits(page, name + ', all opened');
+  const runs = await page.locator('.runs button').count();
+  for (let n = 1; n < runs; n++) {
+    await page.locator('.runs button').nth(n).click();
+    await figures_equal(page, `${name}, run ${n}`);
+    await fits(page, `${name}, run ${n}`);
+  }
+  await theme(page, name);
+  await nothing_was_injected(page, name);
+  if (width === 1280) {
+    await page.emulateMedia({ media: 'print' });
+    check(!await page.locator('nav').isVisible(), 'the navigation is printed');
+    const pdf = await page.pdf({ format: 'A4' });
+    check(pdf.length > 10_000, `the printed page has ${pdf.length} bytes`);
+  }
+  await context.close();
+}
+await browser.close();
+if (problems.length) { console.error(problems.slice(0, 30).join('\n')); process.exit(1); }
+console.log('all is well');

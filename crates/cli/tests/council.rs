@@ -1,0 +1,442 @@
+//! Councils and I/O nodes as processes: killed, frozen, started again, and asked why.
+
+mod common;
+
+use common::nodes::{At, Node, Running, pattern, until};
+use common::{TempDir, presagio, presagio_ok, program};
+use presagio_core::{Nanos, Op};
+use presagio_council::wire::Announcement;
+use presagio_council::{Client, ClientConfig, Proof, STORE, store};
+use presagio_ninep::Address;
+use presagio_ninep::OpenFlags;
+use presagio_ninep::client::{Client as NinepClient, Options};
+use presagio_ninep::session::Session;
+use presagio_tune::{Arrived, Features, Observation, Tuner, TunerSettings};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A council that can be started again.
+struct Council {
+    socket: PathBuf,
+    store: PathBuf,
+    process: Running,
+}
+
+impl Council {
+    fn start(dir: &Path) -> Council {
+        let (socket, store) = (dir.join("council.sock"), dir.join("store"));
+        let process = Running::presagio(None, &Council::arguments(&socket, &store));
+        let mut council = Council {
+            socket,
+            store,
+            process,
+        };
+        council.listens();
+        council
+    }
+
+    fn arguments(socket: &Path, store: &Path) -> Vec<String> {
+        let listen = format!("unix:{}", socket.display());
+        let store = store.to_str().expect("UTF-8").to_owned();
+        [
+            "council", "--listen", &listen, "--store", &store, "--period", "0.05", "--seed", "1",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
+
+    fn listens(&mut self) {
+        until("the council listens", || {
+            At::Unix(self.socket.clone()).answers()
+        });
+    }
+
+    fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    fn start_again(&mut self) {
+        let arguments = Council::arguments(&self.socket, &self.store);
+        self.process = Running::presagio(None, &arguments);
+        self.listens();
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.socket.display())
+    }
+
+    fn status(&self) -> Value {
+        answer(&["council", "status", &format!("{}.control", self.address())])
+    }
+}
+
+fn observation() -> Observation {
+    Observation {
+        period: Nanos::from_millis(60),
+        busy: Nanos::from_millis(60),
+        served: 10 << 20,
+        servers: 4,
+        clients: 8,
+        processes: 32,
+        arrived: Some(Arrived {
+            op: Op::Write,
+            requests: 320,
+            features: Features {
+                handles: 32,
+                size_max: 32 << 10,
+                size_min: 32 << 10,
+                size_mean: 32768.0,
+                distance: 0.0,
+            },
+        }),
+    }
+}
+
+fn announcement(sequence: u64, settled: bool) -> Announcement {
+    Announcement {
+        sequence,
+        arm: "NOOP".parse().expect("an arm"),
+        settled,
+        again: false,
+        observation: observation(),
+    }
+}
+
+/// How often something was tried, as the store has it.
+fn steps(path: &Path) -> u64 {
+    let (_keeper, kept) = store::open(&path.join(STORE)).expect("nobody else has it");
+    assert!(kept.set_aside.is_none(), "a kill leaves the store whole");
+    let mut tuner = Tuner::new(TunerSettings::default());
+    presagio_council::restore(&mut tuner, &kept);
+    let all = tuner
+        .contexts()
+        .map(|(_, bandit)| u64::from(bandit.steps()));
+    all.sum()
+}
+
+#[test]
+fn a_council_that_is_killed_again_and_again_forgets_nothing() {
+    let dir = TempDir::new("council-killed");
+    let dir = Path::new(dir.path());
+    let mut council = Council::start(dir);
+    let client = Client::start(ClientConfig {
+        council: Address::Unix(council.socket.clone()),
+        name: "io1".to_owned(),
+        epoch: 7,
+        proof: Proof::Kernel,
+    })
+    .expect("threads");
+    let mut sequence = 0;
+    let mut arm = announcement(0, true).arm;
+    let mut announce = |settled: bool| {
+        sequence += 1;
+        client.announce(Announcement {
+            arm,
+            ..announcement(sequence, settled)
+        });
+        // Until it is answered or the council is away, and longer than a round, in which a node counts once.
+        until("it is answered", || {
+            let decision = client.take().filter(|it| it.sequence == sequence);
+            arm = decision.as_ref().map_or(arm, |it| it.arm);
+            decision.is_some() || !client.state().connected
+        });
+        sleep(Duration::from_millis(60));
+    };
+    for round in 0..8_u64 {
+        (0..6).for_each(|_| announce(true));
+        sleep(Duration::from_millis(13 * round));
+        council.kill();
+        (0..2).for_each(|_| announce(true));
+        council.start_again();
+    }
+    // What ends the last round teaches nothing itself.
+    until("all of it is kept", || {
+        announce(false);
+        client.state().unkept == 0
+    });
+    drop(client);
+    council.kill();
+    assert_eq!(steps(&council.store), 64);
+}
+
+#[test]
+fn a_store_that_is_corrupt_is_set_aside_with_a_message() {
+    let dir = TempDir::new("council-corrupt");
+    let dir = Path::new(dir.path());
+    let store = dir.join("store");
+    fs::create_dir(&store).expect("a directory");
+    fs::write(store.join(STORE), vec![3; 20_000]).expect("a file");
+    let socket = dir.join("council.sock");
+    let mut command = Command::new(program());
+    command.args(Council::arguments(&socket, &store));
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    until("the council listens", || At::Unix(socket.clone()).answers());
+    child.kill().expect("it runs");
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut said).expect("text");
+    child.wait().expect("it has ended");
+    assert!(said.contains("learned.redb.corrupt-1"), "{said}");
+    assert!(store.join("learned.redb.corrupt-1").exists());
+}
+
+#[test]
+fn two_councils_do_not_share_a_store() {
+    let dir = TempDir::new("council-two");
+    let dir = Path::new(dir.path());
+    let council = Council::start(dir);
+    let other = dir.join("other.sock");
+    let arguments = Council::arguments(&other, &council.store);
+    let arguments: Vec<&str> = arguments.iter().map(|it| &**it).collect();
+    let said = presagio(&arguments);
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.err.contains("in use by another process"),
+        "{}",
+        said.err
+    );
+}
+
+/// A node on a directory, with arguments for learning.
+fn node(dir: &Path, name: &str, more: &[&str]) -> Node {
+    let export = dir.join("export");
+    fs::create_dir_all(&export).expect("a directory");
+    let mut arguments = vec!["--policy", "adaptive", "--period", "0.05", "--seed", "3"];
+    arguments.extend(more);
+    Node::unix(dir, name, &export, &arguments)
+}
+
+fn node_status(node: &Node) -> Value {
+    let control = format!("{}.control", node.at.text());
+    answer(&["ionode", "status", &control])
+}
+
+/// What a service says, as soon as it answers: it serves a moment before it does.
+fn answer(question: &[&str]) -> Value {
+    let mut said = None;
+    until("it answers", || {
+        let asked = presagio(question);
+        said = (asked.code == Some(0)).then(|| asked.json());
+        said.is_some()
+    });
+    said.expect("it answered")
+}
+
+/// Writes and reads through a node until somebody says stop; how many blocks, all of them good.
+fn load(node: &Node, stop: &AtomicBool) -> u64 {
+    let At::Unix(socket) = &node.at else {
+        unreachable!()
+    };
+    let client = NinepClient::unix(socket, &Options::default()).expect("it listens");
+    let session = Session::new(client);
+    let uid = rustix::process::getuid().as_raw();
+    let root = session.attach("", "/", uid).expect("attached");
+    let flags = OpenFlags::RDWR;
+    let file = root.create("load", flags, 0o600).expect("created");
+    let block = pattern(9, 32 << 10);
+    let mut back = vec![0; block.len()];
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let at = count % 64 * block.len() as u64;
+        assert_eq!(file.write_at(at, &block).expect("written"), block.len());
+        assert_eq!(file.read_at(at, &mut back).expect("read"), block.len());
+        assert_eq!(back, block);
+        count += 1;
+    }
+    count
+}
+
+/// While there is load on a node, does something.
+fn under_load<T>(node: &Node, work: impl FnOnce() -> T) -> (u64, T) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| load(node, &stop));
+        // Also where the work panics: or the load would go on for ever.
+        let stopping = Stopping(&stop);
+        let done = work();
+        drop(stopping);
+        (load.join().expect("no data was lost"), done)
+    })
+}
+
+/// Says stop when it is dropped.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_council_that_comes_and_goes_under_load_touches_no_data_and_its_nodes_go_on_alone() {
+    let dir = TempDir::new("council-load");
+    let dir = Path::new(dir.path());
+    let mut council = Council::start(dir);
+    let address = council.address();
+    let node = node(
+        dir,
+        "node.sock",
+        &["--council", &address, "--council-name", "io1"],
+    );
+    let last_by = || node_status(&node)["adaptive"]["last"]["by"].clone();
+    let (blocks, ()) = under_load(&node, || {
+        until("the council decides", || last_by() == "council");
+        council.kill();
+        until("the node decides alone", || last_by() == "node");
+        council.start_again();
+        until("the council decides again", || last_by() == "council");
+        // One that hangs is as good as none.
+        council.process.signal(Signal::STOP);
+        until("the node decides alone again", || last_by() == "node");
+        council.process.signal(Signal::CONT);
+        until("the council decides once more", || last_by() == "council");
+        let announced = council.status()["nodes"]["io1"]["announcements"].as_u64();
+        assert!(announced.is_some_and(|count| count > 0));
+    });
+    assert!(blocks > 0);
+    let status = node_status(&node);
+    assert_eq!(status["adaptive"]["council"]["connected"], true);
+    assert!(
+        status["adaptive"]["changes"].as_u64() > Some(0),
+        "it tries arms"
+    );
+}
+
+#[test]
+fn what_was_decided_is_explained() {
+    let dir = TempDir::new("council-explain");
+    let dir = Path::new(dir.path());
+    let council = Council::start(dir);
+    let address = council.address();
+    let node = node(
+        dir,
+        "node.sock",
+        &["--council", &address, "--council-name", "io1"],
+    );
+    under_load(&node, || {
+        until("something is decided", || {
+            node_status(&node)["adaptive"]["last"]["context"]
+                .as_str()
+                .is_some_and(|context| context.contains("write") || context.contains("read"))
+        });
+    });
+    let store = council.store.to_str().expect("UTF-8");
+    let all = presagio_ok(&[
+        "council", "explain", "--store", store, "--json", "--since", "1h",
+    ]);
+    let lines: Vec<Value> = all
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert!(!lines.is_empty());
+    assert!(lines.iter().all(|line| line["node"] == "io1"));
+    let telling = lines.iter().find(|line| line["context"].is_string());
+    let telling = telling.expect("a decision with a context");
+    for field in ["at", "evidence", "candidates", "own", "chosen", "why"] {
+        assert!(!telling[field].is_null(), "{field} is missing in {telling}");
+    }
+    let words = presagio_ok(&["council", "explain", "--store", store, "--node", "io1"]);
+    assert!(words.out.contains("because"), "{}", words.out);
+    let none = presagio_ok(&["council", "explain", "--store", store, "--node", "other"]);
+    assert_eq!(none.out, "");
+    let nowhere = presagio(&["council", "explain", "--store", "/nowhere"]);
+    assert_eq!(nowhere.code, Some(2));
+    let metrics = presagio_ok(&[
+        "council",
+        "status",
+        &format!("{address}.control"),
+        "--metrics",
+    ]);
+    assert!(metrics.out.contains("presagio_council_decisions_total"));
+}
+
+#[test]
+fn a_node_alone_learns_keeps_it_and_obeys_who_names_a_policy() {
+    let dir = TempDir::new("adaptive-alone");
+    let dir = Path::new(dir.path());
+    let learned = dir.join("learned.redb");
+    let learned = learned.to_str().expect("UTF-8");
+    let arguments = ["--learned", learned, "--arms", "NOOP,SJF,TWINS:0.25ms"];
+    let mut node = node(dir, "node.sock", &arguments);
+    let control = format!("{}.control", node.at.text());
+    under_load(&node, || {
+        until("all arms were tried", || {
+            let said = presagio(&["council", "explain", "--store", learned, "--json"]);
+            ["NOOP", "SJF", "TWINS:0.25ms"]
+                .iter()
+                .all(|arm| said.out.contains(&format!("\"chosen\":\"{arm}\"")))
+        });
+        presagio_ok(&["ionode", "policy", "TWINS:2ms", &control]);
+        let before = node_status(&node)["adaptive"]["changes"].clone();
+        assert_eq!(node_status(&node)["policy"], "TWINS");
+        assert_eq!(node_status(&node)["window_us"], 2000.0);
+        sleep(Duration::from_millis(300));
+        assert_eq!(node_status(&node)["window_us"], 2000.0, "nobody changes it");
+        assert_eq!(node_status(&node)["adaptive"]["changes"], before);
+        assert_eq!(node_status(&node)["adaptive"]["on"], false);
+        presagio_ok(&["ionode", "policy", "adaptive", &control]);
+        until("it is learned again", || {
+            node_status(&node)["window_us"] != 2000.0
+        });
+    });
+    let contexts = node_status(&node)["adaptive"]["contexts"].as_u64();
+    assert!(contexts > Some(0));
+    node.kill();
+    node.start_again();
+    let contexts = node_status(&node)["adaptive"]["contexts"].as_u64();
+    assert!(contexts > Some(0), "it is kept");
+}
+
+/// Needs root, to be somebody else.
+#[test]
+fn another_user_is_refused_with_a_line_in_the_audit() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = TempDir::new("council-user");
+    let dir = Path::new(dir.path());
+    let (socket, store) = (
+        PathBuf::from("/tmp").join(format!("council-{}.sock", std::process::id())),
+        dir.join("store"),
+    );
+    let mut command = Command::new(program());
+    command.args(Council::arguments(&socket, &store));
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    until("the council listens", || At::Unix(socket.clone()).answers());
+    // A hello by hand, as a user that is not allowed.
+    let hello = presagio_council::wire::Message::Hello(presagio_council::wire::Hello {
+        epoch: 1,
+        name: "stranger".to_owned(),
+        credential: Vec::new(),
+    });
+    let mut bytes = Vec::new();
+    hello.write(&mut bytes);
+    let script = "import socket,sys,os\nos.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.sendall(bytes.fromhex(sys.argv[2]))\nd=b''\nwhile True:\n  x=s.recv(4096)\n  if not x: break\n  d+=x\nsys.stdout.write(d.decode('latin1'))";
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let said = Command::new("python3")
+        .args(["-c", script, socket.to_str().expect("UTF-8"), &hex])
+        .output()
+        .expect("python3");
+    let _ = child.kill();
+    let mut audit = String::new();
+    let mut stderr = child.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut audit).expect("text");
+    let _ = child.wait();
+    let _ = fs::remove_file(&socket);
+    let told = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(told.contains("uid 65534 has no I/O nodes here"), "{told}");
+    let line = audit.lines().find(|line| line.contains("audit"));
+    assert!(
+        line.is_some_and(|line| line.contains("uid 65534")),
+        "{audit}"
+    );
+}

@@ -1,0 +1,572 @@
+//! `presagio report`: the figures are right, the page holds the same ones, and what cannot be reported is explained.
+
+mod common;
+
+use common::{presagio, presagio_ok};
+use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
+use presagio_trace::{Frame, Process, Record, native};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory that is gone when the test is over.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a trace and says where it is.
+    fn trace(&self, name: &str, records: &[Record]) -> String {
+        let file = fs::File::create(self.path(name)).unwrap();
+        let mut writer = native::Writer::new(file).unwrap();
+        records.iter().for_each(|r| writer.write(r).unwrap());
+        writer.finish().unwrap();
+        self.text(name)
+    }
+}
+
+fn file(id: u64, name: &[u8]) -> Record {
+    Record::File {
+        id: FileId(id),
+        name: name.into(),
+    }
+}
+
+fn event(time: u64, action: Action, file: u64, offset: u64, len: u64) -> Event {
+    Event {
+        time: Nanos(time),
+        duration: Nanos(1000),
+        process: 1,
+        thread: 0,
+        file: FileId(file),
+        action,
+        layer: Layer::Posix,
+        context: ContextId(if action == Action::Read { 1 } else { 2 }),
+        offset,
+        len,
+        result: len as i64,
+    }
+}
+
+/// Ten phases, 10 ms apart: 40 strided reads of 16 KiB of one file, and 10 consecutive writes of another.
+fn phases() -> Vec<Record> {
+    let mut records = vec![
+        file(1, b"/data/input.h5"),
+        file(2, b"/data/out.bin"),
+        Record::Process(Process {
+            id: 1,
+            pid: Some(77),
+            command: Some("/opt/app --steps 10".into()),
+            ..Process::default()
+        }),
+    ];
+    for context in [1, 2] {
+        let frame = Frame {
+            module: "/opt/app".into(),
+            offset: 0x1000 + u64::from(context),
+            symbol: Some(format!("function_{context}").as_str().into()),
+        };
+        records.push(Record::Context {
+            id: ContextId(context),
+            frames: [frame].into(),
+        });
+    }
+    for phase in 0..10 {
+        let begin = phase * 10_000_000;
+        for n in 0..40 {
+            let at = (phase * 40 + n) * 65536;
+            let read = event(begin + n * 2000, Action::Read, 1, at, 16384);
+            records.push(Record::Event(read));
+        }
+        for n in 0..10 {
+            let at = (phase * 10 + n) * 4096;
+            let write = event(begin + 80_000 + n * 2000, Action::Write, 2, at, 4096);
+            records.push(Record::Event(write));
+        }
+    }
+    records
+}
+
+fn figures(args: &[&str]) -> Value {
+    let all: Vec<&str> = [&["report", "--json"], args].concat();
+    presagio_ok(&all).json()
+}
+
+/// The document that a page contains.
+fn embedded(page: &str) -> Value {
+    let begin = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let end = page[begin..].find("</script>").unwrap();
+    serde_json::from_str(&page[begin..begin + end]).unwrap()
+}
+
+#[test]
+fn the_figures_are_those_of_the_trace() {
+    let place = Place::new();
+    let document = figures(&[&place.trace("a.ptrace", &phases())]);
+    assert_eq!(document["format"], "presagio-report");
+    let run = &document["runs"][0];
+    let totals = &run["totals"];
+    assert_eq!(totals["operations"], 500);
+    assert_eq!(totals["bytes_read"], 400 * 16384);
+    assert_eq!(totals["bytes_written"], 100 * 4096);
+    assert_eq!(totals["time_ns"], 500_000);
+    assert_eq!(run["source"]["commands"][0], "/opt/app --steps 10");
+    let input = &run["files"][0];
+    assert_eq!(
+        (&input["short"], &input["reads"]["word"]),
+        (&"input.h5".into(), &"strided".into())
+    );
+    assert_eq!(input["reads"]["sizes"][0], serde_json::json!([16384, 400]));
+    assert_eq!(run["sequentiality"][1]["consecutive_share"], 1.0);
+    assert_eq!(run["phases"]["phases"].as_array().unwrap().len(), 10);
+    assert_eq!(run["phases"]["period"]["period_ns"], 10_000_000);
+    assert_eq!(run["sites"][0]["label"], "function_1 in app");
+    let sum = |list: &Value| {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v.as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(sum(&run["timeline"]["all"]["read"]), 400 * 16384);
+    assert_eq!(
+        sum(&run["timeline"]["lanes"][0]["activity"]["write_ns"]),
+        100_000
+    );
+    assert_eq!(run["prediction"]["all"]["operations"], 500);
+    assert!(run["prediction"]["all"]["right_share"].as_f64().unwrap() > 0.8);
+}
+
+#[test]
+fn findings_say_what_took_the_time_and_where_it_comes_from() {
+    let place = Place::new();
+    let document = figures(&[&place.trace("a.ptrace", &phases())]);
+    let run = &document["runs"][0];
+    let findings = run["findings"].as_array().unwrap();
+    let spot = findings.iter().find(|f| f["id"] == "hot-spot").unwrap();
+    let text = spot["text"].as_str().unwrap();
+    assert!(text.contains("80 % of the I/O time"), "{text}");
+    assert!(
+        text.contains("16 KiB strided reads of “input.h5”, from function_1 in app"),
+        "{text}"
+    );
+    for path in spot["evidence"]["figures"].as_array().unwrap() {
+        let pointer = format!("/{}", path.as_str().unwrap().replace('.', "/"));
+        assert!(
+            run.pointer(&pointer).is_some_and(Value::is_number),
+            "{pointer}"
+        );
+    }
+    assert!(findings.iter().any(|f| f["id"] == "rhythm"));
+}
+
+#[test]
+fn the_program_is_shown_as_loops() {
+    let place = Place::new();
+    let document = figures(&[&place.trace("a.ptrace", &phases())]);
+    let program = &document["runs"][0]["loops"][0];
+    assert_eq!(program["operations"], 500);
+    let text = program["steps"].to_string();
+    assert!(text.contains("\"kind\":\"loop\""), "{text}");
+    assert!(
+        text.contains("\"times\":40") && text.contains("\"times\":10"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_page_contains_the_very_figures() {
+    let place = Place::new();
+    let trace = place.trace("a.ptrace", &phases());
+    let page = place.text("out.html");
+    let said = presagio_ok(&["report", &trace, "--output", &page]);
+    assert!(
+        said.out.contains("strided reads") && said.out.contains("out.html"),
+        "{}",
+        said.out
+    );
+    let text = fs::read_to_string(&page).unwrap();
+    assert_eq!(embedded(&text), figures(&[&trace]));
+    assert!(text.contains("Content-Security-Policy"));
+    assert_eq!(text.matches("<script").count(), 2);
+}
+
+#[test]
+fn runs_are_compared_with_the_first() {
+    let place = Place::new();
+    let slow = place.trace("slow.ptrace", &phases());
+    let quick: Vec<Record> = phases()
+        .into_iter()
+        .map(|record| match record {
+            Record::Event(event) => Record::Event(Event {
+                duration: Nanos(500),
+                ..event
+            }),
+            other => other,
+        })
+        .collect();
+    let quick = place.trace("quick.ptrace", &quick);
+    let document = figures(&[&slow, &quick, "--name", "before", "--name", "after"]);
+    let measures = document["comparison"]["measures"].as_array().unwrap();
+    let time = measures.iter().find(|m| m["key"] == "time_ns").unwrap();
+    assert_eq!(time["ratios"], serde_json::json!([1.0, 0.5]));
+    let text = document["comparison"]["findings"].to_string();
+    assert!(
+        text.contains("“after” waited 200.0 µs for reads: 50 % less than “before”"),
+        "{text}"
+    );
+}
+
+#[test]
+fn layers_are_not_added_up() {
+    let place = Place::new();
+    let mut records = phases();
+    let above: Vec<Record> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Event(event) => Some(Record::Event(Event {
+                layer: Layer::MpiIo,
+                ..*event
+            })),
+            _ => None,
+        })
+        .collect();
+    records.extend(above);
+    let trace = place.trace("a.ptrace", &records);
+    let run = &figures(&[&trace])["runs"][0];
+    assert_eq!(run["totals"]["operations"], 500);
+    assert_eq!(run["source"]["layers"].as_array().unwrap().len(), 2);
+    let other = &figures(&[&trace, "--layer", "mpiio"])["runs"][0];
+    assert_eq!(other["source"]["layer"], "mpiio");
+    assert_eq!(other["totals"]["bytes_read"], 400 * 16384);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let place = Place::new();
+    let mut records = phases();
+    records.push(Record::Gap {
+        process: 1,
+        lost: 5,
+    });
+    let trace = place.trace("a.ptrace", &records);
+    let run = &figures(&[&trace])["runs"][0];
+    assert!(
+        run["not_seen"]
+            .to_string()
+            .contains("5 operations that were lost"),
+        "{}",
+        run["not_seen"]
+    );
+    // Without its last chunk a trace is cut short.
+    let whole = fs::read(&trace).unwrap();
+    let cut = place.text("cut.ptrace");
+    fs::write(&cut, &whole[..whole.len() - 30]).unwrap();
+    let said = presagio(&["report", "--json", &cut]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(
+        said.json()["runs"][0]["not_seen"]
+            .to_string()
+            .contains("The end")
+    );
+}
+
+/// Names that would be markup, end the data block, or deceive the eye.
+pub fn hostile() -> Vec<Record> {
+    let names: [&[u8]; 9] = [
+        b"</script><script>window.__injected=1</script>",
+        b"\"><img src=x onerror=\"window.__injected=1\">",
+        b"'; window.__injected=1; //",
+        b"/data/line\nbreak\r\nand\ttab",
+        b"/data/not-utf8-\xff\xfe\x80",
+        "/data/\u{202e}cod.exe\u{2028}\u{200b}".as_bytes(),
+        b"<!--<script>",
+        b"{{DATA}} {{SCRIPT}} ]]> &lt;b&gt;",
+        b"javascript:window.__injected=1",
+    ];
+    let mut records = Vec::new();
+    for (n, name) in names.iter().enumerate() {
+        let id = n as u64 + 1;
+        records.push(file(id, name));
+        let text = String::from_utf8_lossy(name).into_owned();
+        records.push(Record::Process(Process {
+            id: id as u32,
+            command: Some(text.clone()),
+            host: Some(text.clone()),
+            ..Process::default()
+        }));
+        let frame = Frame {
+            module: text.as_str().into(),
+            offset: 7,
+            symbol: Some(text.as_str().into()),
+        };
+        records.push(Record::Context {
+            id: ContextId(id as u32),
+            frames: [frame].into(),
+        });
+        for step in 0..60 {
+            let event = event(
+                id * 1_000_000 + step * 5000,
+                Action::Read,
+                id,
+                step * 8192,
+                4096,
+            );
+            records.push(Record::Event(Event {
+                process: id as u32,
+                context: ContextId(id as u32),
+                ..event
+            }));
+        }
+    }
+    records
+}
+
+#[test]
+fn no_name_becomes_markup() {
+    let place = Place::new();
+    let trace = place.trace("hostile.ptrace", &hostile());
+    let page = place.text("out.html");
+    let name = "</script><script>window.__injected=1</script>";
+    presagio_ok(&["report", &trace, "-o", &page, "--name", name]);
+    let text = fs::read_to_string(&page).unwrap();
+    let begin = text.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let data = &text[begin..begin + text[begin..].find("</script>").unwrap()];
+    assert!(!data.contains(['<', '>', '&', '\u{2028}']) && !data.contains('\n'));
+    assert_eq!(text.matches("<script").count(), 2);
+    let document = embedded(&text);
+    let names = document["runs"][0]["files"].to_string();
+    assert!(
+        names.contains("</script><script>window.__injected"),
+        "shown as it is, as text"
+    );
+    assert!(
+        names.contains("\\\\u{202e}cod.exe") && names.contains("not-utf8-\\\\xff"),
+        "{names}"
+    );
+}
+
+#[test]
+fn what_is_no_input_is_explained() {
+    let place = Place::new();
+    let other = place.text("other.json");
+    fs::write(&other, "{\"a\": 1}").unwrap();
+    for (input, part) in [
+        ("/nonexistent/x", "check the name"),
+        (other.as_str(), "not the summary of a run"),
+    ] {
+        let said = presagio(&["report", input]);
+        assert_eq!(said.code, Some(2), "{}", said.out);
+        assert!(said.err.contains(part), "{}", said.err);
+    }
+    let trace = place.trace("a.ptrace", &phases());
+    let said = presagio(&["report", &trace, "-o", "/nonexistent/x/y.html"]);
+    assert!(
+        said.err.contains("cannot write the report") && said.err.contains("--output"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn an_empty_trace_has_a_report() {
+    let place = Place::new();
+    let trace = place.trace("empty.ptrace", &[]);
+    let document = figures(&[&trace]);
+    assert_eq!(document["runs"][0]["findings"][0]["id"], "empty");
+}
+
+#[test]
+fn other_formats_are_reported_too() {
+    let place = Place::new();
+    let csv = place.text("a.csv");
+    fs::write(&csv, "time_ns,duration_ns,action,file,offset,len,result\n1,5,read,/x,0,10,10\n9,5,read,/x,10,10,10\n").unwrap();
+    let run = &figures(&[&csv])["runs"][0];
+    assert_eq!(
+        (&run["totals"]["operations"], &run["source"]["format"]),
+        (&2.into(), &"csv".into())
+    );
+}
+
+const READER: &str = r#"
+#include <fcntl.h>
+#include <unistd.h>
+static char buffer[65536];
+__attribute__((noinline)) void read_a_column(int fd) {
+    for (int row = 0; row < 200; row++)
+        if (pread(fd, buffer, 4096, row * 65536L) < 0) _exit(1);
+}
+int main(int argc, char **argv) {
+    int fd = open(argv[1], O_RDONLY);
+    read_a_column(fd);
+    return argc - 2;
+}
+"#;
+
+/// A program with debug information, and a file that it reads.
+fn reader(place: &Place) -> (String, String) {
+    let (source, program, data) = (
+        place.text("reader.c"),
+        place.text("reader"),
+        place.text("data"),
+    );
+    fs::write(&source, READER).unwrap();
+    let built = Command::new("gcc")
+        .args(["-g", "-O1", "-o", &program, &source])
+        .status();
+    assert!(
+        built.is_ok_and(|s| s.success()),
+        "gcc is needed: apt-get install build-essential"
+    );
+    fs::write(&data, vec![7; 200 * 65536]).unwrap();
+    (program, data)
+}
+
+#[test]
+fn a_run_writes_its_report_and_names_the_lines_of_the_program() {
+    let place = Place::new();
+    let (program, data) = reader(&place);
+    let page = place.text("run.html");
+    let said = presagio_ok(&[
+        "run",
+        "--no-model",
+        "--report",
+        &page,
+        "--",
+        &program,
+        &data,
+    ]);
+    assert!(said.err.contains("the report is in"), "{}", said.err);
+    let document = embedded(&fs::read_to_string(&page).unwrap());
+    let run = &document["runs"][0];
+    assert_eq!(run["totals"]["bytes_read"], 200 * 4096);
+    assert!(run["totals"]["elapsed_ns"].is_u64() && run["prefetch"]["advised"] == true);
+    let sites = run["sites"].to_string();
+    assert!(sites.contains("read_a_column (reader.c:7)"), "{sites}");
+    let left: Vec<_> = fs::read_dir(place.0.path())
+        .unwrap()
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|n| Path::new(n).extension().is_some_and(|e| e == "ptrace")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_summary_brings_its_trace_along_or_does_without() {
+    let place = Place::new();
+    let (program, data) = reader(&place);
+    let (summary, trace) = (place.text("run.json"), place.text("run.ptrace"));
+    let args = [
+        "run",
+        "--no-model",
+        "--quiet",
+        "--json",
+        &summary,
+        "--trace",
+        &trace,
+        "--",
+        &program,
+        &data,
+    ];
+    presagio_ok(&args);
+    let both = figures(&[&summary, &trace]);
+    assert_eq!(
+        both["runs"].as_array().unwrap().len(),
+        1,
+        "the trace is the summary's"
+    );
+    assert_eq!(both["runs"][0]["totals"]["bytes_read"], 200 * 4096);
+    assert!(both["runs"][0]["summary"].is_object());
+    fs::remove_file(&trace).unwrap();
+    let said = presagio_ok(&["report", "--json", &summary]);
+    assert!(said.err.contains("is not there"), "{}", said.err);
+    let alone = &said.json()["runs"][0];
+    assert_eq!(alone["totals"]["bytes_read"], 200 * 4096);
+    assert!(alone["timeline"].is_null() && alone["not_seen"].to_string().contains("no trace"));
+}
+
+#[test]
+fn the_bench_measures_time_memory_and_the_page() {
+    let json = presagio_ok(&["bench", "report", "--tiny", "--json"]).json();
+    assert_eq!(json["tables"]["reports"].as_array().unwrap().len(), 2);
+    let bars = json["bars"].as_array().unwrap();
+    assert_eq!(bars.len(), 5);
+    assert!(
+        bars.iter()
+            .all(|bar| bar["value"].as_f64().is_some_and(|v| v > 0.0)),
+        "{bars:?}"
+    );
+}
+
+/// Opens pages in Debian's chromium, with Playwright.
+fn in_a_browser(page: &str, figures: &Value, place: &Place, charts: &str) {
+    let browser = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
+    assert!(
+        browser.join("node_modules/playwright-core").is_dir()
+            && Path::new("/usr/bin/chromium").exists(),
+        "Playwright and chromium are needed: make test-needs"
+    );
+    let json = place.text("figures.json");
+    fs::write(&json, figures.to_string()).unwrap();
+    let ran = Command::new("node")
+        .arg(browser.join("report.mjs"))
+        .args([page, &json, charts])
+        .output();
+    let ran = ran.expect("node is needed: apt-get install nodejs");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(
+        ran.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&ran.stdout)
+    );
+}
+
+const CHARTS: &str = "activity,lanes,heat,sizes,latencies,sequentiality,loops,prediction,period";
+
+#[test]
+fn a_page_opens_and_every_chart_shows_its_evidence() {
+    let place = Place::new();
+    let trace = place.trace("a.ptrace", &phases());
+    let page = place.text("a.html");
+    presagio_ok(&["report", &trace, "-o", &page]);
+    in_a_browser(&page, &figures(&[&trace]), &place, CHARTS);
+}
+
+#[test]
+fn a_page_with_hostile_names_opens_and_runs_nothing_of_them() {
+    let place = Place::new();
+    let trace = place.trace("hostile.ptrace", &hostile());
+    let page = place.text("a.html");
+    presagio_ok(&["report", &trace, "-o", &page]);
+    in_a_browser(
+        &page,
+        &figures(&[&trace]),
+        &place,
+        "activity,lanes,heat,sizes,latencies,sequentiality,loops,prediction",
+    );
+}
+
+#[test]
+fn a_page_of_several_runs_opens_and_compares_them() {
+    let place = Place::new();
+    let traces = ["a.ptrace", "b.ptrace"].map(|name| place.trace(name, &phases()));
+    let page = place.text("a.html");
+    presagio_ok(&["report", &traces[0], &traces[1], "-o", &page]);
+    in_a_browser(&page, &figures(&[&traces[0], &traces[1]]), &place, CHARTS);
+}
