@@ -307,10 +307,9 @@ fn append_all(log: &mut fs::File, stop: &AtomicBool) -> [Vec<u64>; 2] {
     outcomes
 }
 
-/// Renames a file to and fro. Were one done twice, the second would not find it.
+/// Renames `to` into `fro` and back. Were one done twice, the second would not find it.
 fn rename_all(dir: &Path, stop: &AtomicBool) {
     let names = ["to", "fro"].map(|name| dir.join(name));
-    fs::write(&names[0], "").unwrap();
     while !stop.load(Ordering::Relaxed) {
         let old = names.iter().position(|name| name.exists());
         let old = old.expect("it has a name");
@@ -336,7 +335,9 @@ fn a_node_of_another_version_in_the_place_of_one_does_nothing_twice() {
         let stop = AtomicBool::new(false);
         let [done, unknown] = std::thread::scope(|scope| {
             let mut log = fs::File::options();
+            // Both files are there before a node ends: whether it made one, it could not tell either.
             let mut log = log.append(true).create(true).open(mnt.join("log")).unwrap();
+            fs::write(mnt.join("to"), "").unwrap();
             let appends = scope.spawn({
                 let stop = &stop;
                 move || append_all(&mut log, stop)
