@@ -1,11 +1,13 @@
 //! Memory for payloads: taken once from the system, then used again and again.
 //!
-//! A megabyte that is new costs 256 page faults, more than reading or sending it does. So buffers are kept by size, up
-//! to a limit, and a read fills one in place: the payload starts at a page's border, with room for the reply's header
-//! before it, so that both leave in one piece.
+//! A megabyte that is new costs 256 page faults, more than reading or sending it does. So buffers are kept by size, and
+//! a read fills one in place: the payload starts at a page's border, with room for the reply's header before it, so that
+//! both leave in one piece. What is kept makes room when buffers of another size are asked for: both together stay
+//! within the limit.
 //!
 //! *Invariant.* What is in a buffer beyond its payload is another request's and is never sent.
 
+use crate::sys;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +29,8 @@ pub struct Buffers {
     in_use: AtomicUsize,
     in_use_max: usize,
     held: AtomicUsize,
+    /// Let go since the allocator was last told to give memory back.
+    let_go: AtomicUsize,
 }
 
 impl Buffers {
@@ -40,6 +44,7 @@ impl Buffers {
             in_use: AtomicUsize::new(0),
             in_use_max,
             held: AtomicUsize::new(0),
+            let_go: AtomicUsize::new(0),
         })
     }
 
@@ -62,7 +67,10 @@ impl Buffers {
                 self.kept_bytes.fetch_sub(memory.len(), Ordering::Relaxed);
                 memory
             }
-            None => vec![0; memory_of(class)],
+            None => {
+                self.make_room(memory_of(class));
+                vec![0; memory_of(class)]
+            }
         };
         self.in_use.fetch_add(memory.len(), Ordering::Relaxed);
         let start = payload_start(&memory);
@@ -97,11 +105,44 @@ impl Buffers {
     fn give_back(&self, memory: Vec<u8>) {
         let bytes = memory.len();
         self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-        if self.kept_bytes.load(Ordering::Relaxed) + bytes > self.kept_max {
+        let kept = self.kept_bytes.load(Ordering::Relaxed) + bytes;
+        if kept > self.kept_max || kept + self.in_use() > self.ceiling() {
+            self.let_go(memory);
             return;
         }
         self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
         lock(&self.kept[class_of_memory(bytes)]).push(memory);
+    }
+
+    /// What is in use and what is kept, together. A little more than may be in use: who asks when that is nearly full gets
+    /// all it asks for, and a node that is always full should not take every buffer anew.
+    fn ceiling(&self) -> usize {
+        self.in_use_max.saturating_add(self.in_use_max / 8)
+    }
+
+    /// Lets go of what is kept, the largest first, until `more` bytes fit in.
+    fn make_room(&self, more: usize) {
+        let fits = |kept: usize| kept + self.in_use() + more <= self.ceiling();
+        for class in self.kept.iter().rev() {
+            while !fits(self.kept_bytes.load(Ordering::Relaxed)) {
+                let Some(memory) = lock(class).pop() else {
+                    break;
+                };
+                self.kept_bytes.fetch_sub(memory.len(), Ordering::Relaxed);
+                self.let_go(memory);
+            }
+        }
+    }
+
+    /// The allocator keeps what is freed for the size that it had. Told now and then, it gives that back.
+    fn let_go(&self, memory: Vec<u8>) {
+        let bytes = memory.len();
+        drop(memory);
+        let before = self.let_go.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes >= self.in_use_max / 8 {
+            self.let_go.store(0, Ordering::Relaxed);
+            sys::trim();
+        }
     }
 }
 
@@ -249,6 +290,21 @@ mod tests {
             assert_eq!(buffer.len(), bytes + 11);
         }
         assert_eq!(buffers.in_use(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_makes_room_for_other_sizes() {
+        let max = 1 << 20;
+        let buffers = Buffers::new(max, max);
+        let kept = || buffers.kept_bytes.load(Ordering::Relaxed);
+        drop((0..15).map(|_| buffers.take(65536)).collect::<Vec<_>>());
+        assert!(kept() > max * 3 / 4);
+        let large = buffers.take(max / 2);
+        assert!(kept() > 0 && kept() + buffers.in_use() <= max * 9 / 8);
+        let another = buffers.take(max / 2);
+        assert!(kept() + buffers.in_use() <= max * 9 / 8);
+        drop((large, another));
+        assert!(kept() <= max);
     }
 
     #[test]

@@ -167,6 +167,8 @@ const COMPUTE: &str = "300";
 #[derive(Clone, Copy, Debug)]
 struct Run {
     seconds: f64,
+    /// The same, with what the device still had to do then.
+    busy_seconds: f64,
     /// What it read: the same, however it was read.
     sum: u64,
     reads: u64,
@@ -203,6 +205,8 @@ struct Outcome<'a> {
 struct Even {
     name: &'static str,
     ratios: Vec<f64>,
+    /// The same with a library that does nothing, where programs are started by the dozen.
+    empty: Vec<f64>,
 }
 
 pub fn run(scope: &Scope) -> anyhow::Result<Report> {
@@ -408,10 +412,15 @@ impl Plan {
             sum = sum.rotate_left(1) ^ of_one;
         }
         let seconds = started.elapsed().as_secs_f64();
+        if cgroup.throttles() {
+            place.settle()?;
+        }
+        let busy_seconds = started.elapsed().as_secs_f64();
         let after = (place.counters()?, cgroup.let_through()?);
         let let_through = after.1.zip(before.1).map(|(after, before)| after - before);
         let run = Run {
             seconds,
+            busy_seconds,
             sum,
             reads: after.0.reads - before.0.reads,
             bytes: after.0.bytes - before.0.bytes,
@@ -499,7 +508,22 @@ struct EvenCase {
     before: &'static str,
     script: &'static str,
     cold: bool,
+    /// Whether it starts so many programs that preloading any library shows.
+    starts_many: bool,
 }
+
+/// How a script runs.
+#[derive(Clone, Copy, Debug)]
+enum Guide<'a> {
+    Nobody,
+    /// A library that does nothing is preloaded: what it takes, anything of this kind takes.
+    Empty,
+    /// Presagio, with its models there.
+    Presagio(&'a Path),
+}
+
+/// Where the library that does nothing is, in the directory of a script.
+const EMPTY_LIBRARY: &str = "empty.so";
 
 const EVENS: &[EvenCase] = &[
     EvenCase {
@@ -507,42 +531,49 @@ const EVENS: &[EvenCase] = &[
         before: "head -c 200000000 /dev/urandom > data; cat data > /dev/null",
         script: "$PRESAGIO bench-load root data --size 16384 --reads 20000 --compute 50",
         cold: false,
+        starts_many: false,
     },
     EvenCase {
         name: "sequential, cold",
         before: "head -c 1000000000 /dev/urandom > data",
         script: "$PRESAGIO bench-load sequential data --size 1000000 --reads 1000 --compute 300",
         cold: true,
+        starts_many: false,
     },
     EvenCase {
         name: "random, cold",
         before: "head -c 1000000000 /dev/urandom > data",
         script: "$PRESAGIO bench-load random data --size 16384 --reads 3000 --compute 100",
         cold: true,
+        starts_many: false,
     },
     EvenCase {
         name: "writes only",
         before: "true",
         script: "$PRESAGIO bench-load write out --size 1000000 --reads 400 --compute 300",
         cold: false,
+        starts_many: false,
     },
     EvenCase {
         name: "untar",
         before: "mkdir tree; for d in $(seq 160); do mkdir tree/$d; for f in $(seq 50); do echo $f > tree/$d/$f; done; done; tar cf tree.tar tree",
         script: "rm -rf new; mkdir new; tar xf tree.tar -C new",
         cold: false,
+        starts_many: false,
     },
     EvenCase {
         name: "compiler run",
         before: "for f in $(seq 20); do printf '#include <stdio.h>\\n#include <stdlib.h>\\n#include <string.h>\\n#include <unistd.h>\\n#include <math.h>\\ndouble f%d(const char *s) { double a = 0; for (size_t i = 0; i < strlen(s); i++) a += sqrt(atof(s + i)); printf(\"%%f\", a); return a; }\\n' $f > f$f.c; done",
         script: "for f in $(seq 20); do cc -O2 -c f$f.c; done",
         cold: false,
+        starts_many: true,
     },
     EvenCase {
         name: "short processes",
         before: "for f in $(seq 60); do echo \"int f$f(int x) { return x + $f; }\" > f$f.c; done",
         script: "for f in $(seq 60); do cc -O1 -c f$f.c; done",
         cold: false,
+        starts_many: true,
     },
 ];
 
@@ -552,7 +583,11 @@ impl Plan {
         for case in cases {
             progress.set_message(case.name);
             let dir = tempfile::tempdir_in(&self.dir)?;
-            self.shell(dir.path(), case.before, None)?;
+            self.shell(dir.path(), case.before, Guide::Nobody)?;
+            if case.starts_many {
+                let make = format!("echo | cc -shared -fPIC -x c - -o {EMPTY_LIBRARY}");
+                self.shell(dir.path(), &make, Guide::Nobody)?;
+            }
             let (least, most) = match self.effort {
                 Effort::Full => (15, 45),
                 Effort::Quick => (5, 5),
@@ -566,11 +601,18 @@ impl Plan {
                     if case.cold {
                         self.make_cold()?;
                     }
-                    let models = guided.then(|| self.dir.join("models"));
-                    seconds[usize::from(guided)] =
-                        self.shell(dir.path(), case.script, models.as_deref())?;
+                    let models = self.dir.join("models");
+                    let guide = match guided {
+                        true => Guide::Presagio(&models),
+                        false => Guide::Nobody,
+                    };
+                    seconds[usize::from(guided)] = self.shell(dir.path(), case.script, guide)?;
                 }
                 even.ratios.push(seconds[1] / seconds[0]);
+                if case.starts_many {
+                    let empty = self.shell(dir.path(), case.script, Guide::Empty)?;
+                    even.empty.push(empty / seconds[0]);
+                }
                 if pair + 1 >= least && even.is_known() {
                     break;
                 }
@@ -582,20 +624,20 @@ impl Plan {
     }
 
     /// Runs a script in a directory; how long it took.
-    fn shell(&self, dir: &Path, script: &str, models: Option<&Path>) -> anyhow::Result<f64> {
-        let mut command = match models {
-            Some(models) => {
+    fn shell(&self, dir: &Path, script: &str, guide: Guide<'_>) -> anyhow::Result<f64> {
+        let mut command = match guide {
+            Guide::Presagio(models) => {
                 let mut command = Command::new(&self.presagio);
                 command.args(["run", "--quiet", "--model-dir"]).arg(models);
-                command.args(["--", "sh", "-c", script]);
+                command.args(["--", "sh"]);
                 command
             }
-            None => {
-                let mut command = Command::new("sh");
-                command.args(["-c", script]);
-                command
-            }
+            Guide::Nobody | Guide::Empty => Command::new("sh"),
         };
+        if let Guide::Empty = guide {
+            command.env("LD_PRELOAD", dir.join(EMPTY_LIBRARY));
+        }
+        command.args(["-c", script]);
         let started = Instant::now();
         let command = command.current_dir(dir).env("PRESAGIO", &self.presagio);
         let output = command.stdin(Stdio::null()).output()?;
@@ -643,8 +685,8 @@ impl Outcome<'_> {
             limit == 0 || done as f64 <= limit as f64 * (seconds + 0.5) * 1.05
         };
         let share = |run: &Run| {
-            let held =
-                is_below(run.reads, iops, run.seconds) && is_below(run.bytes, bytes, run.seconds);
+            let held = is_below(run.reads, iops, run.busy_seconds)
+                && is_below(run.bytes, bytes, run.busy_seconds);
             let through = run.let_through.filter(|_| held).unwrap_or(0);
             through as f64 / run.bytes.max(1) as f64
         };
@@ -654,8 +696,11 @@ impl Outcome<'_> {
 
 impl Even {
     fn new(name: &'static str) -> Even {
-        let ratios = Vec::new();
-        Even { name, ratios }
+        Even {
+            name,
+            ratios: Vec::new(),
+            empty: Vec::new(),
+        }
     }
 
     /// Whether more pairs would say little more.
@@ -704,7 +749,8 @@ fn report(
         "Gain: time over that of the plain run, medians of {}, cold cache, by turns; new is with nothing \
          known of the program, again with what that run taught, hot without Presagio and with everything in \
          memory: less cannot be. Reads and bytes are those that reached the \
-         device. Never worse: the upper end of the 95 % confidence interval of the slowdown.",
+         device. Never worse: the upper end of the 95 % confidence interval of the slowdown; with an empty library: \
+         what preloading one that does nothing takes.",
         plan.rounds()
     )];
     notes.extend(outcomes.iter().flat_map(Outcome::decisions));
@@ -797,11 +843,13 @@ impl Outcome<'_> {
 fn even_table(evens: &[Even]) -> Table {
     let row = |even: &Even| {
         let (mean, upper) = even.slowdown();
+        let empty = (!even.empty.is_empty()).then(|| median(even.empty.clone()));
         vec![
             Cell::Text(even.name.to_owned()),
             Cell::Count(even.ratios.len() as u64),
             Cell::Number(mean, 3),
             Cell::Number(upper, 3),
+            Cell::maybe(empty, 3),
         ]
     };
     Table {
@@ -811,6 +859,7 @@ fn even_table(evens: &[Even]) -> Table {
             ("pairs", "pairs"),
             ("slowdown", "slowdown"),
             ("upper", "at most (95 %)"),
+            ("empty", "with an empty library"),
         ],
         rows: evens.iter().map(row).collect(),
     }
@@ -823,8 +872,8 @@ mod tests {
     #[test]
     fn the_interval_is_wide_for_few_narrow_for_many_and_knows_no_hiccups() {
         let even = |count: u32| Even {
-            name: "",
             ratios: (0..count).map(|n| 1.0 + f64::from(n) / 100.0).collect(),
+            ..Even::new("")
         };
         assert_eq!(even(2).slowdown(), (1.005, 1.01));
         // Of 15 the fourth from the end (a table of the sign test says so), of 45 the thirtieth.
@@ -839,6 +888,7 @@ mod tests {
     fn a_throttle_that_was_gone_around_is_seen() {
         let run = |reads, let_through| Run {
             seconds: 2.0,
+            busy_seconds: 2.0,
             sum: 0,
             reads,
             bytes: 1000,

@@ -5,6 +5,7 @@ use anyhow::{Context, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +56,10 @@ pub struct Counters {
 }
 
 const LOOP_BYTES: u64 = 4 << 30;
+
+/// A device that reads nothing for so long has nothing more to read; the slowest throttle lets something through every 7 ms.
+const SETTLED: Duration = Duration::from_millis(150);
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 
 impl Place {
     /// Sets storage up below a directory.
@@ -136,6 +141,21 @@ impl Place {
         Ok(Counters { reads, bytes })
     }
 
+    /// Waits until the device has nothing more to do. What waits for a throttle outlives who asked for it: it would be counted
+    /// for the next run, and take that one's share of the device.
+    pub fn settle(&self) -> anyhow::Result<()> {
+        let (mut last, mut since) = (self.counters()?, Instant::now());
+        let deadline = since + SETTLE_MAX;
+        while since.elapsed() < SETTLED && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.counters()?;
+            if now.reads != last.reads {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a cgroup whose limits are for this device.
     pub fn limited(&self, throttle: Throttle) -> anyhow::Result<Cgroup> {
         let mut cgroup = Cgroup::default();
@@ -214,6 +234,11 @@ impl Cgroup {
         let start = format!("{} Read ", self.device);
         let bytes = text.lines().find_map(|line| line.strip_prefix(&start));
         Ok(Some(bytes.map_or(Ok(0), |bytes| bytes.trim().parse())?))
+    }
+
+    /// Whether it limits what is read.
+    pub fn throttles(&self) -> bool {
+        self.throttled.is_some()
     }
 
     /// A command that runs in this group, and all that it starts.
