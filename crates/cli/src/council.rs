@@ -77,6 +77,9 @@ pub struct Args {
     /// Nodes that can be there at a time
     #[arg(long, value_name = "N", default_value_t = 4096)]
     nodes_max: usize,
+    /// Nodes that one of the users of --allow-uid can have at a time; with --trust-network, one machine
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    nodes_per_user: usize,
     /// Believe whoever can reach a TCP address: only on a network that you trust
     #[arg(long)]
     trust_network: bool,
@@ -117,6 +120,9 @@ enum Order {
         /// What was learned, situation by situation
         #[arg(long)]
         learned: bool,
+        /// The patterns that are known, and what follows what
+        #[arg(long, conflicts_with_all = ["metrics", "learned"])]
+        patterns: bool,
     },
     Explain(explain::Args),
 }
@@ -133,6 +139,7 @@ impl Args {
             tuner: self.learning.settings(),
             warm: learning::warm_start(self.profile.as_deref(), self.trees.as_ref())?,
             detector: self.learning.detector(),
+            patterns: self.learning.patterns(),
             store: self.store.clone().expect("clap asks for it"),
             log_max: self.log_max.0,
         })
@@ -151,6 +158,7 @@ impl Args {
             trusted: self.trust_network,
             users: self.allow_uid.clone(),
             connections_max: 2 * self.nodes_max,
+            nodes_per_user_max: self.nodes_per_user,
             ..DoorConfig::default()
         }
     }
@@ -197,7 +205,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             council,
             metrics,
             learned,
-        }) => return status(council, *metrics, *learned),
+            patterns,
+        }) => {
+            let target = match (metrics, learned, patterns) {
+                (true, ..) => "/metrics",
+                (_, true, _) => "/learned",
+                (.., true) => "/patterns",
+                _ => "/status",
+            };
+            return status(council, target);
+        }
         None => {}
     }
     crate::ionode::log_to_stderr(args.log, args.log_json);
@@ -226,12 +243,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn status(council: &Address, metrics: bool, learned: bool) -> anyhow::Result<ExitCode> {
-    let target = match (metrics, learned) {
-        (true, _) => "/metrics",
-        (false, true) => "/learned",
-        (false, false) => "/status",
-    };
+fn status(council: &Address, target: &str) -> anyhow::Result<ExitCode> {
     let answer = ask(council, "GET", target).map_err(|cause| {
         failure(
             format!("cannot talk to {council}"),

@@ -54,6 +54,8 @@ Examples:
       --policy auto --profile disk.json        chosen by what arrives
   presagio ionode --export /scratch --listen unix:/run/node.sock \\
       --policy adaptive --learned /var/lib/presagio/node.redb   learned
+  presagio ionode --export /scratch --listen unix:/run/node.sock \\
+      --policy adaptive --context pattern      situations are patterns
   presagio ionode --export /lustre --listen unix:/run/node.sock \\
       --policy adaptive --council tcp:council:5650
   presagio ionode status unix:/run/node.sock.control
@@ -310,6 +312,7 @@ impl Args {
             tuner: self.learning.settings(),
             warm: learning::warm_start(self.profile.as_deref(), self.trees.as_ref())?,
             detector: self.learning.detector(),
+            patterns: self.learning.patterns(),
             period: learning::period(self.period)?,
             learned: self.learned.clone(),
             council: council.transpose()?,

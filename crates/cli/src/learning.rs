@@ -17,6 +17,10 @@ pub struct Learning {
     /// How: greedy:E, decaying:E:HALF, ucb1:WIDTH, thompson, or windowed:WINDOW:PATIENCE, which follows changes
     #[arg(long, value_name = "HOW", default_value_t = Strategy::default(), help_heading = HEADING)]
     strategy: Strategy,
+    /// What a situation is: parameters (what can be counted, as paper 001 lists), or pattern (the access pattern that the period
+    /// matches, as paper 000 has it; under a council one knowledge base serves all nodes)
+    #[arg(long, value_name = "KIND", default_value = "parameters", help_heading = HEADING)]
+    context: ContextKind,
     /// Situations that are remembered; past that the rarest is forgotten
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = HEADING)]
     contexts: u32,
@@ -25,7 +29,19 @@ pub struct Learning {
     seed: Option<u64>,
 }
 
+/// What a situation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ContextKind {
+    Parameters,
+    Pattern,
+}
+
 impl Learning {
+    /// Whether situations are matched patterns.
+    pub fn patterns(&self) -> bool {
+        self.context == ContextKind::Pattern
+    }
+
     /// Arms, and how they are chosen.
     pub fn settings(&self) -> TunerSettings {
         TunerSettings {

@@ -26,27 +26,45 @@ use std::time::Duration;
 struct Council {
     socket: PathBuf,
     store: PathBuf,
+    context: &'static str,
     process: Running,
 }
 
 impl Council {
     fn start(dir: &Path) -> Council {
+        Council::by(dir, "parameters")
+    }
+
+    /// With contexts of this kind.
+    fn by(dir: &Path, context: &'static str) -> Council {
         let (socket, store) = (dir.join("council.sock"), dir.join("store"));
-        let process = Running::presagio(None, &Council::arguments(&socket, &store));
+        let arguments = Council::arguments(&socket, &store, context);
+        let process = Running::presagio(None, &arguments);
         let mut council = Council {
             socket,
             store,
+            context,
             process,
         };
         council.listens();
         council
     }
 
-    fn arguments(socket: &Path, store: &Path) -> Vec<String> {
+    fn arguments(socket: &Path, store: &Path, context: &str) -> Vec<String> {
         let listen = format!("unix:{}", socket.display());
         let store = store.to_str().expect("UTF-8").to_owned();
         [
-            "council", "--listen", &listen, "--store", &store, "--period", "0.05", "--seed", "1",
+            "council",
+            "--listen",
+            &listen,
+            "--store",
+            &store,
+            "--period",
+            "0.05",
+            "--seed",
+            "1",
+            "--context",
+            context,
         ]
         .map(str::to_owned)
         .to_vec()
@@ -63,7 +81,7 @@ impl Council {
     }
 
     fn start_again(&mut self) {
-        let arguments = Council::arguments(&self.socket, &self.store);
+        let arguments = Council::arguments(&self.socket, &self.store, self.context);
         self.process = Running::presagio(None, &arguments);
         self.listens();
     }
@@ -106,6 +124,7 @@ fn announcement(sequence: u64, settled: bool) -> Announcement {
         settled,
         again: false,
         observation: observation(),
+        pattern: None,
     }
 }
 
@@ -175,7 +194,7 @@ fn a_store_that_is_corrupt_is_set_aside_with_a_message() {
     fs::write(store.join(STORE), vec![3; 20_000]).expect("a file");
     let socket = dir.join("council.sock");
     let mut command = Command::new(program());
-    command.args(Council::arguments(&socket, &store));
+    command.args(Council::arguments(&socket, &store, "parameters"));
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     until("the council listens", || At::Unix(socket.clone()).answers());
     child.kill().expect("it runs");
@@ -193,7 +212,7 @@ fn two_councils_do_not_share_a_store() {
     let dir = Path::new(dir.path());
     let council = Council::start(dir);
     let other = dir.join("other.sock");
-    let arguments = Council::arguments(&other, &council.store);
+    let arguments = Council::arguments(&other, &council.store, "parameters");
     let arguments: Vec<&str> = arguments.iter().map(|it| &**it).collect();
     let said = presagio(&arguments);
     assert_eq!(said.code, Some(2));
@@ -396,6 +415,101 @@ fn a_node_alone_learns_keeps_it_and_obeys_who_names_a_policy() {
     assert!(contexts > Some(0), "it is kept");
 }
 
+#[test]
+fn a_node_alone_recognises_patterns_and_knows_them_after_a_kill() {
+    let dir = TempDir::new("adaptive-patterns");
+    let dir = Path::new(dir.path());
+    let learned = dir.join("learned.redb");
+    let learned = learned.to_str().expect("UTF-8");
+    let arguments = [
+        "--learned",
+        learned,
+        "--context",
+        "pattern",
+        "--arms",
+        "NOOP,SJF",
+    ];
+    let mut node = node(dir, "node.sock", &arguments);
+    let control = format!("{}.control", node.at.text());
+    under_load(&node, || {
+        until("arms are tried for a pattern that came before", || {
+            let said = presagio(&["council", "explain", "--store", learned, "--json"]);
+            let lines = said.out.lines().filter(|line| line.contains("pattern "));
+            let best = lines.filter(|line| line.contains("the best of what was tried"));
+            best.count() > 2
+        });
+    });
+    let status = node_status(&node);
+    assert!(status["adaptive"]["patterns"]["known"].as_u64() > Some(0));
+    let known = || presagio_ok(&["ionode", "status", &control, "--patterns"]).json();
+    let before = known();
+    assert!(before[0]["occurrences"].as_u64() > Some(1), "{before}");
+    assert!(before[0]["best"].is_string(), "{before}");
+    node.kill();
+    node.start_again();
+    until("it serves", || node_status(&node)["adaptive"].is_object());
+    let after = known();
+    let names = |known: &Value| -> Vec<u64> {
+        let all = known.as_array().expect("a list").iter();
+        all.filter_map(|it| it["pattern"].as_u64()).collect()
+    };
+    let is_known = |it: &u64| names(&before).contains(it);
+    assert!(names(&after).iter().any(is_known), "{after}");
+}
+
+/// The council says that it matches patterns: a node need not be told.
+#[test]
+fn nodes_of_a_council_share_its_patterns() {
+    let dir = TempDir::new("council-patterns");
+    let dir = Path::new(dir.path());
+    let mut council = Council::by(dir, "pattern");
+    let address = council.address();
+    let start = |name: &str| {
+        let own = dir.join(name);
+        fs::create_dir(&own).expect("a directory");
+        let arguments = ["--council", &address, "--council-name", name];
+        node(&own, "node.sock", &arguments)
+    };
+    let (one, other) = (start("io1"), start("io2"));
+    let context = |name: &str| council.status()["nodes"][name]["last"]["context"].clone();
+    let is_pattern = |name: &str| {
+        let context = context(name);
+        context
+            .as_str()
+            .is_some_and(|it| it.starts_with("pattern "))
+    };
+    under_load(&one, || {
+        under_load(&other, || {
+            until("both have a pattern", || {
+                is_pattern("io1") && is_pattern("io2")
+            });
+            until("it is kept", || {
+                let metrics = presagio_ok(&[
+                    "council",
+                    "status",
+                    &format!("{address}.control"),
+                    "--metrics",
+                ]);
+                let mut lines = metrics.out.lines();
+                lines.any(|line| {
+                    let figure = line.strip_prefix("presagio_council_contexts_written_total ");
+                    figure.is_some_and(|it| it.parse::<u64>().is_ok_and(|it| it > 0))
+                })
+            });
+        });
+    });
+    let known = |council: &Council| {
+        let control = format!("{}.control", council.address());
+        answer(&["council", "status", &control, "--patterns"])
+    };
+    assert!(!known(&council).as_array().expect("a list").is_empty());
+    drop((one, other));
+    council.kill();
+    council.start_again();
+    assert!(!known(&council).as_array().expect("a list").is_empty());
+    assert_eq!(council.status()["contexts_are"], "patterns");
+}
+
 /// Needs root, to be somebody else.
 #[test]
 fn another_user_is_refused_with_a_line_in_the_audit() {
@@ -409,7 +523,7 @@ fn another_user_is_refused_with_a_line_in_the_audit() {
         dir.join("store"),
     );
     let mut command = Command::new(program());
-    command.args(Council::arguments(&socket, &store));
+    command.args(Council::arguments(&socket, &store, "parameters"));
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     until("the council listens", || At::Unix(socket.clone()).answers());
     // A hello by hand, as a user that is not allowed.

@@ -67,6 +67,8 @@ pub struct LineState {
     pub decisions: u64,
     /// Announcements that the council may have to hear again.
     pub unkept: usize,
+    /// Whether the council wants patterns.
+    pub patterns: bool,
 }
 
 #[derive(Default)]
@@ -255,9 +257,9 @@ fn open(desk: &Desk) -> Result<Opened, String> {
     send(&*stream, &hello).map_err(text)?;
     let mut frames = Frames::new(FRAME_MAX);
     let deadline = Instant::now() + PATIENCE;
-    let kept = loop {
+    let (kept, patterns) = loop {
         match receive(&*stream, &mut frames, LOOK.min(PATIENCE))? {
-            Some(Message::Welcome { kept }) => break kept,
+            Some(Message::Welcome { kept, patterns }) => break (kept, patterns),
             Some(Message::Refusal { why }) => return Err(format!("it refuses: {why}")),
             Some(_) => return Err("it answers a hello with something else".to_owned()),
             None if Instant::now() > deadline => return Err("it does not answer".to_owned()),
@@ -275,6 +277,7 @@ fn open(desk: &Desk) -> Result<Opened, String> {
         .collect();
     state.stream = Some(stream.clone());
     state.line.connected = true;
+    state.line.patterns = patterns;
     if state.line.trouble.take().is_some() {
         tracing::info!("the council at {} listens", desk.config.council);
     }

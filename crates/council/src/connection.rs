@@ -1,9 +1,11 @@
 //! One I/O node's connection, as the council's loop has it: what was received and not understood yet, what has to be sent.
 
+use crate::lobby::Whence;
 use crate::wire::{FRAME_MAX, Hello, Malformed, Message};
 use presagio_door::tls::{Received, Tls, Trouble};
 use presagio_door::{Arrival, Peer, Proof};
 use presagio_ninep::Frames;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::io::IoSlice;
@@ -24,8 +26,20 @@ pub enum Phase {
     New,
     /// What it said is being checked.
     Proving(Hello),
-    /// It announces, under this name.
-    Open(String),
+    /// It announces.
+    Open(Guest),
+}
+
+/// A node that is heard.
+#[derive(Debug)]
+pub struct Guest {
+    pub name: String,
+    /// Which life of it.
+    pub epoch: u64,
+    /// Among whose nodes it was counted.
+    pub whence: Whence,
+    /// When it announced last, or came.
+    pub heard: Instant,
 }
 
 /// See the module's header.
@@ -41,8 +55,10 @@ pub struct Connection {
     sent: usize,
     /// Since when it is here, or has left something unread.
     pub since: Instant,
-    /// What epoll was told to look for: whether something can be sent, too.
-    pub waits_to_send: bool,
+    /// What epoll was told to look for; none if it was told to look away.
+    pub watched: Option<EventFlags>,
+    /// As whose it stands in the lobby, while it does.
+    pub whence: Whence,
     /// It is to end when all is sent.
     pub ends: bool,
     tokens: f64,
@@ -70,6 +86,8 @@ impl Connection {
     pub fn new(arrival: Arrival, number: u64) -> Result<Connection, rustls::Error> {
         let now = Instant::now();
         Ok(Connection {
+            watched: None,
+            whence: Whence::of(&arrival.peer),
             socket: arrival.socket,
             peer: arrival.peer,
             phase: Phase::New,
@@ -79,7 +97,6 @@ impl Connection {
             out: Vec::new(),
             sent: 0,
             since: now,
-            waits_to_send: false,
             ends: false,
             tokens: BURST,
             filled: now,
@@ -194,10 +211,30 @@ impl Connection {
         self.sent < self.out.len() || in_tls
     }
 
+    /// What of it is of interest now. While its credential is checked nothing is, not even that it has gone: what is
+    /// reported again and again, and cannot be acted upon, would keep the loop busy.
+    pub fn interest(&self) -> Option<EventFlags> {
+        if matches!(self.phase, Phase::Proving(_)) && !self.ends {
+            return None;
+        }
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, !self.ends);
+        flags.set(EventFlags::OUT, self.has_output());
+        Some(flags)
+    }
+
     /// Whether it has been held up for longer than this: by not saying who it is, or by not reading.
     pub fn is_stalled(&self, now: Instant, patience: Duration) -> bool {
         let waits = !matches!(self.phase, Phase::Open(_)) || self.has_output();
         waits && now.saturating_duration_since(self.since) > patience
+    }
+
+    /// Whether it is a node that has announced nothing for longer than this.
+    pub fn is_silent(&self, now: Instant, patience: Duration) -> bool {
+        match &self.phase {
+            Phase::Open(guest) => now.saturating_duration_since(guest.heard) > patience,
+            Phase::New | Phase::Proving(_) => false,
+        }
     }
 
     /// Whether it is known who is at the other end.

@@ -11,22 +11,23 @@ use crate::late::Late;
 use crate::log::Log;
 use crate::store::{self, Heard, Keeper, StoreError};
 use crate::wire::{self, Hello};
-use presagio_core::{Histogram, Nanos};
+use presagio_core::{Histogram, Nanos, Op};
 use presagio_door::{Peer, Proof};
+use presagio_pattern::{KnowledgeBase, PatternId, Settings};
 use presagio_tune::{
-    Announcement, Candidate, Council, CouncilDecision, CouncilSettings, Detector, Evidence, NodeId,
-    Observation, Tuner, TunerSettings, WarmStart, Why,
+    Announcement, Candidate, Context, Council, CouncilDecision, CouncilSettings, Detector,
+    Evidence, NodeId, Observation, Tuner, TunerSettings, WarmStart, Why,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Names of nodes that are remembered. Past that, those that are gone are forgotten.
+/// Names of nodes that are remembered, here and in the store. Past that, those that were gone for longest are forgotten.
 const NAMES_MAX: usize = 16_384;
 
 /// Late words that a node may say when it comes: at most, and whenever it comes.
@@ -44,6 +45,8 @@ pub struct HallConfig {
     pub warm: Option<WarmStart>,
     /// What tells accesses apart.
     pub detector: Detector,
+    /// Whether contexts are patterns that all nodes share, and not what can be counted.
+    pub patterns: bool,
     /// The directory of the store and the log.
     pub store: PathBuf,
     /// Bytes of explanations that are kept, about.
@@ -107,7 +110,6 @@ struct Unexplained {
 
 struct Inner {
     council: Council,
-    detector: Detector,
     keeper: Keeper,
     log: Log,
     members: BTreeMap<String, Member>,
@@ -117,6 +119,8 @@ struct Inner {
     hearing: BTreeMap<String, Heard>,
     /// What was learned from, and is not in the store yet.
     learned: BTreeMap<String, Heard>,
+    /// Names that are to go from the store.
+    forgotten: BTreeSet<String>,
     has_learned: bool,
     late: Late,
     unexplained: Vec<Unexplained>,
@@ -133,6 +137,10 @@ pub(crate) struct Counts {
     pub refused: AtomicU64,
     pub ended: AtomicU64,
     pub suspect: AtomicU64,
+    /// Turns of the loop.
+    pub turns: AtomicU64,
+    /// Times that it was looked who is held up.
+    pub looks: AtomicU64,
 }
 
 /// See the module's header.
@@ -149,6 +157,7 @@ pub(crate) struct Totals {
     pub here: usize,
     pub known: usize,
     pub contexts: usize,
+    pub patterns: usize,
     pub bytes: usize,
     pub lost: u64,
     pub write_failures: u64,
@@ -173,9 +182,13 @@ impl Hall {
             tuner = tuner.warmed(warm);
         }
         restore(&mut tuner, &kept.contexts);
+        let known = config.patterns.then(|| restore_patterns(&mut tuner, &kept));
+        let mut council = Council::new(config.council, tuner, config.detector);
+        if let Some(known) = known {
+            council = council.matching(known);
+        }
         let mut inner = Inner {
-            council: Council::new(config.council, tuner, config.detector.clone()),
-            detector: config.detector,
+            council,
             keeper,
             log,
             members: BTreeMap::new(),
@@ -183,14 +196,16 @@ impl Hall {
             round: 0,
             hearing: BTreeMap::new(),
             learned: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             has_learned: false,
             late: Late::default(),
             unexplained: Vec::new(),
             times: Histogram::default(),
         };
-        for (name, heard) in kept.nodes.into_iter().take(NAMES_MAX) {
+        for (name, heard) in kept.nodes {
             inner.remember(name, heard, None);
         }
+        inner.make_room(NAMES_MAX);
         Ok(Hall {
             inner: Mutex::new(inner),
             counts: Counts::default(),
@@ -207,6 +222,22 @@ impl Hall {
     /// Where the store and the log are.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// How long a round is.
+    pub(crate) fn period(&self) -> Duration {
+        Duration::from_nanos(self.inner().council.settings().period.0)
+    }
+
+    /// Whether nodes should say what patterns they see.
+    pub(crate) fn wants_patterns(&self) -> bool {
+        self.inner().council.known().is_some()
+    }
+
+    /// Whether one who comes is root, or whoever runs the council.
+    pub(crate) fn is_own(&self, peer: &Peer) -> bool {
+        let uid = peer.proof.uid();
+        uid.is_some_and(|uid| uid == 0 || uid == self.own_uid)
     }
 
     /// Somebody tried what is not allowed.
@@ -226,7 +257,7 @@ impl Hall {
             Proof::Trusted => Ok(()),
             Proof::None | Proof::Awaited => Err("nothing proves who it is".to_owned()),
             Proof::User { uid, .. } | Proof::Vouched { uid, .. } => {
-                match uid == 0 || uid == self.own_uid || users.contains(&uid) {
+                match self.is_own(peer) || users.contains(&uid) {
                     true => Ok(()),
                     false => Err(format!(
                         "uid {uid} has no I/O nodes here: name it with --allow-uid if it has"
@@ -239,14 +270,19 @@ impl Hall {
     /// A node is here; the last announcement of this life of it that is kept.
     pub(crate) fn joined(&self, hello: &Hello, peer: &Peer) -> Result<u64, String> {
         let mut inner = self.inner();
-        inner.make_room();
-        if inner.members.len() >= NAMES_MAX && !inner.members.contains_key(&hello.name) {
-            return Err(format!("there are {NAMES_MAX} nodes"));
+        let here = inner.members.values().filter(|member| member.is_here);
+        let (here, max) = (here.count(), inner.council.settings().nodes_max);
+        if here >= max.min(NAMES_MAX) {
+            return Err(format!("there are {here} nodes: raise --nodes-max"));
+        }
+        if !inner.members.contains_key(&hello.name) {
+            inner.make_room(NAMES_MAX - 1);
         }
         let kept = inner.kept(&hello.name, hello.epoch);
         let heard = Heard {
             epoch: hello.epoch,
             sequence: kept,
+            at_ms: unix_ms(),
         };
         let uid = peer.proof.uid();
         match inner.members.get_mut(&hello.name) {
@@ -259,6 +295,7 @@ impl Hall {
                 member.uid = uid;
             }
         }
+        inner.forgotten.remove(&hello.name);
         let period = inner.council.settings().period.as_secs_f64().max(1e-3);
         if let Some(member) = inner.members.get_mut(&hello.name) {
             // What it can have seen while nobody heard it. Before our own beginning that may have been anything.
@@ -290,7 +327,7 @@ impl Hall {
     pub(crate) fn announced(
         &self,
         name: &str,
-        said: &wire::Announcement,
+        mut said: wire::Announcement,
     ) -> Option<wire::Decision> {
         let begin = Instant::now();
         self.counts.announcements.fetch_add(1, Relaxed);
@@ -300,11 +337,12 @@ impl Hall {
         let is_news = said.sequence > member.heard.sequence;
         if is_news {
             member.heard.sequence = said.sequence;
+            member.heard.at_ms = unix_ms();
         }
         if said.again {
             self.counts.again.fetch_add(1, Relaxed);
             if is_news {
-                inner.heard_late(name, said);
+                inner.heard_late(name, &said, None);
             }
             return None;
         }
@@ -318,7 +356,8 @@ impl Hall {
         member.announcements += 1;
         let (heard, is_first) = (member.heard, std::mem::take(&mut member.is_new));
         let now = Nanos::from(self.start.elapsed());
-        let decision = match inner.council.announce(&announcement, now) {
+        let pattern = said.pattern.take();
+        let decision = match inner.council.announce_with(&announcement, pattern, now) {
             Ok(decision) => decision,
             Err(why) => {
                 tracing::debug!("node {name} is not heard: {why}");
@@ -329,10 +368,10 @@ impl Hall {
         inner.hearing.insert(name.to_owned(), heard);
         // It could not be told yet: what it did was decided before this connection.
         if is_first && is_news && decision.evidence == Evidence::NotTold {
-            inner.heard_late(name, said);
+            inner.heard_late(name, &said, decision.context);
         }
         self.count(&decision);
-        let told = inner.tell(name, said, &decision);
+        let told = inner.tell(name, &said, &decision);
         inner.unexplained.push(Unexplained {
             at_ms: unix_ms(),
             node: name.to_owned(),
@@ -370,6 +409,7 @@ impl Hall {
     pub(crate) fn look(&self) {
         let mut inner = self.inner();
         let inner = &mut *inner;
+        self.counts.looks.fetch_add(1, Relaxed);
         let now = Instant::now();
         if let Some(heard) = inner.late.learn(now, inner.council.tuner_mut()) {
             for (name, late) in heard {
@@ -397,7 +437,9 @@ impl Hall {
             here: here.count(),
             known: inner.members.len(),
             contexts: inner.council.tuner().len(),
-            bytes: inner.council.tuner().bytes(),
+            patterns: inner.council.known().map_or(0, KnowledgeBase::len),
+            bytes: inner.council.tuner().bytes()
+                + inner.council.known().map_or(0, KnowledgeBase::bytes),
             lost: inner.log.lost(),
             write_failures,
             contexts_written,
@@ -411,6 +453,9 @@ impl Hall {
         let totals = self.totals();
         let inner = self.inner();
         let node = |(name, member): (&String, &Member)| {
+            let known = inner.council.known();
+            let pattern = inner.council.pattern(member.id);
+            let next = pattern.and_then(|id| known?.after(id));
             let last = member.last.as_ref().map(|told| {
                 json!({
                     "age_s": told.at.elapsed().as_secs_f64(),
@@ -425,6 +470,8 @@ impl Hall {
                 "uid": member.uid,
                 "announcements": member.announcements,
                 "last": last,
+                "pattern": pattern.map(|it| it.0),
+                "next": next.map(|it| json!({ "pattern": it.id.0, "probability": it.probability })),
             });
             (name.clone(), value)
         };
@@ -438,6 +485,8 @@ impl Hall {
             "arm": inner.council.arm().map(|arm| arm.to_string()),
             "nodes_here": totals.here,
             "contexts": totals.contexts,
+            "contexts_are": if inner.council.known().is_some() { "patterns" } else { "parameters" },
+            "patterns": totals.patterns,
             "memory_bytes": totals.bytes,
             "decisions": self.counts.decisions.load(Relaxed),
             "explorations": self.counts.explorations.load(Relaxed),
@@ -445,6 +494,8 @@ impl Hall {
             "decision_ns_p99": totals.times.quantile(0.99),
             "decision_ns_max": totals.times.max(),
             "refused": self.counts.refused.load(Relaxed),
+            "loop_turns": self.counts.turns.load(Relaxed),
+            "loop_looks": self.counts.looks.load(Relaxed),
             "nodes": nodes,
         })
     }
@@ -456,7 +507,7 @@ impl Hall {
         let wanted = tuner
             .contexts()
             .filter(|(context, _)| context.to_string().contains(part));
-        let entry = |(context, bandit): (&presagio_tune::Context, &presagio_tune::Bandit)| {
+        let entry = |(context, bandit): (&Context, &presagio_tune::Bandit)| {
             json!({
                 "context": context.to_string(),
                 "steps": bandit.steps(),
@@ -466,6 +517,67 @@ impl Hall {
         };
         wanted.map(entry).collect()
     }
+}
+
+impl Hall {
+    /// The patterns that are known and what follows what, where contexts are patterns; else none.
+    pub fn patterns(&self) -> Value {
+        let inner = self.inner();
+        let known = inner.council.known();
+        known.map_or(Value::Null, |known| chain(known, inner.council.tuner()))
+    }
+}
+
+/// Known patterns, what came after each, and what suits it best: for people, and for whoever draws it.
+pub fn chain(known: &KnowledgeBase, tuner: &Tuner) -> Value {
+    let one = |id: PatternId| {
+        let pattern = known.pattern(id);
+        let context = Context::Pattern(id.0);
+        let all: u64 = known
+            .successors(id)
+            .map(|(_, times)| u64::from(times))
+            .sum();
+        let next = |(to, times): (PatternId, u32)| {
+            json!({
+                "pattern": to.0,
+                "times": times,
+                "probability": f64::from(times) / all as f64,
+            })
+        };
+        let best = tuner.candidates(&context).into_iter();
+        let best = best.filter_map(|it| Some((it.value?, it.arm)));
+        let best = best.max_by(|a, b| a.0.total_cmp(&b.0));
+        json!({
+            "pattern": id.0,
+            "occurrences": known.occurrences(id),
+            "operation": pattern.map(|it| it.majority().to_string()),
+            "files": pattern.map(presagio_pattern::Pattern::files),
+            "requests": pattern.map(|it| Op::ALL.map(|op| it.requests(op)).iter().sum::<u32>()),
+            "points": pattern.map(presagio_pattern::Pattern::points),
+            "steps": tuner.bandit(&context).map(presagio_tune::Bandit::steps),
+            "best": best.map(|(_, arm)| arm.to_string()),
+            "next": known.successors(id).map(next).collect::<Vec<_>>(),
+        })
+    };
+    known.ids().map(one).collect()
+}
+
+/// Takes known patterns back, as they were kept. What was learned with one that is not known any more is forgotten: its
+/// name may stand for another now.
+pub fn restore_patterns(tuner: &mut Tuner, kept: &store::Kept) -> KnowledgeBase {
+    let entries = kept.patterns.iter().map(|(key, value)| (&**key, &**value));
+    let (known, wrong) = KnowledgeBase::restore(Settings::ours(), entries);
+    if let Some(first) = wrong.first() {
+        tracing::warn!("{} patterns are left out: {first}", wrong.len());
+    }
+    let contexts = tuner.contexts().map(|(context, _)| *context);
+    let is_lost = |context: &Context| match context {
+        Context::Pattern(id) => known.pattern(PatternId(*id)).is_none(),
+        Context::Situation(_) => false,
+    };
+    let lost: Vec<_> = contexts.filter(is_lost).collect();
+    lost.iter().for_each(|context| tuner.forget(context));
+    known
 }
 
 /// Takes back what was kept; what cannot be read is left out, and said.
@@ -503,10 +615,28 @@ impl Inner {
         self.members.insert(name, member);
     }
 
-    fn make_room(&mut self) {
-        if self.members.len() >= NAMES_MAX {
-            self.members.retain(|_, member| member.is_here);
+    /// Forgets those that were gone for longest until there are at most so many.
+    fn make_room(&mut self, max: usize) {
+        let Some(count) = self.members.len().checked_sub(max).filter(|it| *it > 0) else {
+            return;
+        };
+        // A few more at once: it takes a walk over all.
+        let count = count.max(NAMES_MAX / 64);
+        let gone = self.members.iter().filter(|(_, member)| !member.is_here);
+        let mut gone: Vec<(u64, &String)> = gone.map(|(name, it)| (it.heard.at_ms, name)).collect();
+        gone.sort_unstable();
+        let gone: Vec<String> = gone
+            .into_iter()
+            .take(count)
+            .map(|it| it.1.clone())
+            .collect();
+        for name in gone {
+            self.members.remove(&name);
+            self.hearing.remove(&name);
+            self.learned.remove(&name);
+            self.forgotten.insert(name);
         }
+        self.has_learned = true;
     }
 
     /// What the store has of a node, if it is of this life.
@@ -528,7 +658,8 @@ impl Inner {
         }
     }
 
-    fn heard_late(&mut self, name: &str, said: &wire::Announcement) {
+    /// A node tells of a period that nobody heard of in time; its context, if that is known already.
+    fn heard_late(&mut self, name: &str, said: &wire::Announcement, context: Option<Context>) {
         let Some(member) = self.members.get_mut(name) else {
             return;
         };
@@ -536,8 +667,10 @@ impl Inner {
             return;
         }
         member.late_left -= 1;
-        let ionodes = self.council.nodes().max(1) as u32;
-        let context = said.observation.context(&self.detector, ionodes);
+        let context = context.or_else(|| {
+            let pattern = said.pattern.clone();
+            self.council.context_of_late(&said.observation, pattern)
+        });
         if let (Some(context), Some(reward), true) =
             (context, said.observation.reward(), said.settled)
         {
@@ -549,14 +682,17 @@ impl Inner {
     /// Gives what was learned to the store.
     fn keep(&mut self) {
         // What came late is older than what came since, and is noted first.
-        if !self.late.is_empty() || !std::mem::take(&mut self.has_learned) {
+        if !self.late.is_empty() {
             return;
         }
-        let changed = self.council.tuner_mut().changed();
-        let heard = std::mem::take(&mut self.learned);
-        if !changed.is_empty() || !heard.is_empty() {
-            self.keeper.keep(changed, heard);
+        if !std::mem::take(&mut self.has_learned) && !self.keeper.wants_everything() {
+            return;
         }
+        let gone = std::mem::take(&mut self.forgotten).into_iter();
+        let heard = std::mem::take(&mut self.learned).into_iter();
+        let heard = heard.map(|(name, heard)| (name, Some(heard)));
+        let nodes = gone.map(|name| (name, None)).chain(heard).collect();
+        self.keeper.keep_learned(self.council.learned_mut(), nodes);
     }
 
     fn tell(

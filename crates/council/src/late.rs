@@ -118,6 +118,7 @@ mod tests {
         let heard = Heard {
             epoch: 1,
             sequence: 4,
+            at_ms: 0,
         };
         late.add("a", heard, about, 5.0);
         assert!(late.learn(now, &mut tuner).is_none());

@@ -21,6 +21,7 @@ mod client;
 mod connection;
 mod hall;
 mod late;
+mod lobby;
 pub mod log;
 mod server;
 pub mod store;
@@ -28,7 +29,9 @@ mod window;
 pub mod wire;
 
 pub use client::{Client, ClientConfig, LineState, Proof};
-pub use hall::{Hall, HallConfig, HallError, STORE, candidates, observed, unix_ms};
+pub use hall::{
+    Hall, HallConfig, HallError, STORE, candidates, chain, observed, restore_patterns, unix_ms,
+};
 pub use server::{DoorConfig, ListenError, Server};
 pub use window::Window;
 

@@ -4,21 +4,29 @@
 //! MUNGE. They leave what they found in a [`Mailbox`]. What a node announces is decided at once ([`Hall`]), and the answer
 //! leaves in the same turn.
 //!
+//! *Whose is a name?* That of the node that has it, for as long as it announces. The same life of the node (its epoch, which
+//! only it knows) may come anew at any time. Another one of that name is told so and waits: two of one name never throw each
+//! other out. It has the name when the first has been silent for a few periods, as one is whose machine was lost.
+//!
 //! *Invariants.* What one connection sends or does not read ends that connection and no other. A turn takes at most
-//! [`FRAMES_PER_TURN`] messages of each. Nothing here waits for a disk but the log's write to memory of the kernel.
+//! [`FRAMES_PER_TURN`] messages of each. Nothing here waits for a disk but the log's write to memory of the kernel; and the loop
+//! does not turn for what it cannot act upon.
 
-use crate::connection::{Connection, End, Phase};
+use crate::connection::{Connection, End, Guest, Phase};
 use crate::hall::Hall;
+use crate::lobby::{Lobby, Whence};
 use crate::wire::{Hello, Message};
 use presagio_door::munge::Munge;
 use presagio_door::{Address, Arrival, Door, DoorError, Listener, Proof, TcpProof};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::Timespec;
 use slab::Slab;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -36,6 +44,15 @@ const CHECKS_MAX: usize = 1024;
 /// How often those that are held up are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Periods without an announcement after which another node of the same name, and user, takes its place; at least a second.
+const LOST_PERIODS: u32 = 3;
+
+/// Periods without an announcement after which a connection is taken for one that nobody has any more; at least a minute.
+const GONE_PERIODS: u32 = 60;
+
+/// Descriptors for all but connections.
+const DESCRIPTORS: u64 = 64;
+
 /// Who may come, and how that is known.
 #[derive(Clone, Debug)]
 pub struct DoorConfig {
@@ -45,8 +62,10 @@ pub struct DoorConfig {
     pub trusted: bool,
     /// Users whose nodes are heard, besides root and the council's own.
     pub users: Vec<u32>,
-    /// Connections at a time.
+    /// Connections at a time; no more than the system has descriptors.
     pub connections_max: usize,
+    /// Nodes that one of these users may have at a time; or a machine, where users are not known.
+    pub nodes_per_user_max: usize,
     /// How long a node may take to say who it is, or leave an answer unread.
     pub patience: Duration,
 }
@@ -58,6 +77,7 @@ impl Default for DoorConfig {
             trusted: false,
             users: Vec::new(),
             connections_max: 8192,
+            nodes_per_user_max: 1024,
             patience: Duration::from_secs(10),
         }
     }
@@ -266,6 +286,7 @@ struct Turner {
     connections: Slab<Connection>,
     /// By a node's name, the place of its connection.
     names: HashMap<String, usize>,
+    lobby: Lobby,
     numbers: u64,
     /// Connections of which more is there than a turn takes.
     unread: Vec<usize>,
@@ -276,9 +297,12 @@ impl Turner {
     fn new(
         hall: Arc<Hall>,
         mailbox: Arc<Mailbox>,
-        config: DoorConfig,
+        mut config: DoorConfig,
         claims: SyncSender<Claim>,
     ) -> io::Result<Turner> {
+        let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = usize::try_from(most.saturating_sub(DESCRIPTORS)).unwrap_or(usize::MAX);
+        config.connections_max = config.connections_max.min(most).max(1);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = EventData::new_u64(BELL);
         epoll::add(&epoll, &mailbox.bell, data, EventFlags::IN)?;
@@ -290,6 +314,7 @@ impl Turner {
             epoll,
             connections: Slab::new(),
             names: HashMap::new(),
+            lobby: Lobby::default(),
             numbers: 0,
             unread: Vec::new(),
             looked: Instant::now(),
@@ -300,6 +325,7 @@ impl Turner {
         let mut events = Vec::with_capacity(512);
         loop {
             self.wait(&mut events);
+            self.hall.counts.turns.fetch_add(1, Relaxed);
             let unread = std::mem::take(&mut self.unread);
             for event in events.drain(..) {
                 match event.data.u64() {
@@ -349,6 +375,7 @@ impl Turner {
                     if let Phase::Proving(hello) = phase {
                         self.admit(place, hello);
                         self.receive(place);
+                        self.watch(place);
                     }
                 }
                 Err(why) => self.refuse(place, &why),
@@ -360,8 +387,14 @@ impl Turner {
     fn arrived(&mut self, arrival: Arrival) {
         let count = self.connections.len();
         if count >= self.config.connections_max {
-            let why = format!("there are {count} connections");
-            return self.hall.audit(&arrival.peer, &why);
+            let Some((silent, _)) = self.lobby.oldest_of_most() else {
+                let why = format!("there are {count} connections");
+                return self.hall.audit(&arrival.peer, &why);
+            };
+            self.hall.ended();
+            let peer = &self.connections[silent].peer;
+            tracing::info!("{peer} makes room: it has not said who it is");
+            self.remove(silent);
         }
         self.numbers += 1;
         let peer = arrival.peer.clone();
@@ -369,17 +402,37 @@ impl Turner {
             Ok(connection) => connection,
             Err(error) => return self.hall.audit(&peer, &error),
         };
-        let entry = self.connections.vacant_entry();
-        let data = EventData::new_u64(entry.key() as u64);
-        match epoll::add(&self.epoll, &connection.socket, data, EventFlags::IN) {
-            Ok(()) => {
-                entry.insert(connection);
-            }
-            Err(error) => tracing::warn!("{peer} refused: {error}"),
+        let (whence, number) = (connection.whence, connection.number);
+        let place = self.connections.insert(connection);
+        self.lobby.enter(whence, (place, number));
+        self.watch(place);
+    }
+
+    /// Tells epoll what to look for, where that has changed.
+    fn watch(&mut self, place: usize) {
+        let Some(connection) = self.connections.get_mut(place) else {
+            return;
+        };
+        let wanted = connection.interest();
+        let data = EventData::new_u64(place as u64);
+        let told = match (connection.watched, wanted) {
+            (None, None) => return,
+            (Some(before), Some(after)) if before == after => return,
+            (None, Some(flags)) => epoll::add(&self.epoll, &connection.socket, data, flags),
+            (Some(_), Some(flags)) => epoll::modify(&self.epoll, &connection.socket, data, flags),
+            (Some(_), None) => epoll::delete(&self.epoll, &connection.socket),
+        };
+        connection.watched = wanted;
+        if let Err(error) = told {
+            self.end(place, &End::Broken(error));
         }
     }
 
     fn happened(&mut self, place: usize, flags: EventFlags) {
+        let is_over = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if is_over && self.connections.get(place).is_some_and(|it| it.ends) {
+            return self.remove(place);
+        }
         if flags.contains(EventFlags::OUT) {
             self.send(place);
         }
@@ -421,10 +474,11 @@ impl Turner {
     fn heard(&mut self, place: usize, message: Message) {
         let now = Instant::now();
         let connection = &mut self.connections[place];
-        match (&connection.phase, message) {
+        match (&mut connection.phase, message) {
             (Phase::New, Message::Hello(hello)) => self.greeted(place, hello),
-            (Phase::Open(name), Message::Announcement(announcement)) => {
-                let decision = self.hall.announced(name, &announcement);
+            (Phase::Open(guest), Message::Announcement(announcement)) => {
+                guest.heard = now;
+                let decision = self.hall.announced(&guest.name, announcement);
                 if let Err(end) = connection.count(now) {
                     return self.end(place, &end);
                 }
@@ -454,35 +508,69 @@ impl Turner {
         if self.claims.try_send(claim).is_err() {
             self.refuse(place, "too many credentials wait to be checked");
         }
+        self.watch(place);
     }
 
     /// It is known who it is: is it heard?
     fn admit(&mut self, place: usize, hello: Hello) {
-        let connection = &mut self.connections[place];
-        if let Err(why) = self.hall.may_come(&connection.peer, &self.config.users) {
-            return self.refuse(place, &why);
+        let (name, epoch) = (hello.name.clone(), hello.epoch);
+        match self.may_enter(place, &hello) {
+            Err(why) => self.refuse(place, &why),
+            Ok((whence, kept)) => {
+                let connection = &mut self.connections[place];
+                let who = (place, connection.number);
+                self.lobby.leave(connection.whence, who);
+                connection.say(&Message::Welcome {
+                    kept,
+                    patterns: self.hall.wants_patterns(),
+                });
+                let heard = Instant::now();
+                connection.phase = Phase::Open(Guest {
+                    name: name.clone(),
+                    epoch,
+                    whence,
+                    heard,
+                });
+                self.names.insert(name, place);
+                self.send(place);
+            }
         }
-        if let Some(other) = self.names.get(&hello.name).copied()
-            && let Err(why) = self.make_way(place, other, &hello.name)
-        {
-            return self.refuse(place, &why);
-        }
-        let connection = &mut self.connections[place];
-        let kept = match self.hall.joined(&hello, &connection.peer) {
-            Ok(kept) => kept,
-            Err(why) => return self.refuse(place, &why),
-        };
-        connection.say(&Message::Welcome { kept });
-        connection.phase = Phase::Open(hello.name.clone());
-        self.names.insert(hello.name, place);
-        self.send(place);
     }
 
-    /// A node that comes anew takes the place of its old connection; nobody takes another user's.
-    fn make_way(&mut self, place: usize, other: usize, name: &str) -> Result<(), String> {
-        let uid = |place: usize| self.connections[place].peer.proof.uid();
-        if uid(place) != uid(other) {
+    /// As one of whose nodes it is counted, and what is kept of it; or why it is not heard.
+    fn may_enter(&mut self, place: usize, hello: &Hello) -> Result<(Whence, u64), String> {
+        let peer = self.connections[place].peer.clone();
+        self.hall.may_come(&peer, &self.config.users)?;
+        if let Some(other) = self.names.get(&hello.name).copied() {
+            self.make_way(place, other, hello)?;
+        }
+        let whence = Whence::of(&peer);
+        let max = match self.hall.is_own(&peer) {
+            true => usize::MAX,
+            false => self.config.nodes_per_user_max,
+        };
+        self.lobby.admit(whence, max)?;
+        let joined = self.hall.joined(hello, &peer);
+        if joined.is_err() {
+            self.lobby.dismiss(whence);
+        }
+        Ok((whence, joined?))
+    }
+
+    /// A node that comes anew takes the place of its old connection. Nobody takes another's.
+    fn make_way(&mut self, place: usize, other: usize, hello: &Hello) -> Result<(), String> {
+        let (new, old) = (&self.connections[place].peer, &self.connections[other]);
+        let name = &hello.name;
+        if new.proof.uid() != old.peer.proof.uid() {
             return Err(format!("node {name} is here already, of another user"));
+        }
+        let is_same = matches!(&old.phase, Phase::Open(guest) if guest.epoch == hello.epoch);
+        let lost = (LOST_PERIODS * self.hall.period()).max(Duration::from_secs(1));
+        if !is_same && !old.is_silent(Instant::now(), lost) {
+            return Err(format!(
+                "another node is called {name}: {}; give one of them another name with --council-name",
+                old.peer
+            ));
         }
         tracing::info!("node {name} comes anew: its old connection ends");
         self.remove(other);
@@ -496,19 +584,10 @@ impl Turner {
         if let Err(end) = connection.send() {
             return self.end(place, &end);
         }
-        let waits = connection.has_output();
-        if connection.ends && !waits {
+        if connection.ends && !connection.has_output() {
             return self.remove(place);
         }
-        if waits != connection.waits_to_send {
-            connection.waits_to_send = waits;
-            let mut flags = EventFlags::IN;
-            flags.set(EventFlags::OUT, waits);
-            let data = EventData::new_u64(place as u64);
-            if let Err(error) = epoll::modify(&self.epoll, &connection.socket, data, flags) {
-                self.end(place, &End::Broken(error));
-            }
-        }
+        self.watch(place);
     }
 
     /// Tells why, in the audit and to the other end, and ends the connection.
@@ -550,9 +629,13 @@ impl Turner {
             return;
         };
         // With its descriptor, the only one, it leaves epoll, too.
-        if let Phase::Open(name) = &connection.phase
-            && self.names.get(name) == Some(&place)
-        {
+        let Phase::Open(Guest { name, whence, .. }) = &connection.phase else {
+            return self
+                .lobby
+                .leave(connection.whence, (place, connection.number));
+        };
+        self.lobby.dismiss(*whence);
+        if self.names.get(name) == Some(&place) {
             self.names.remove(name);
             self.hall.left(name);
         }
@@ -566,10 +649,11 @@ impl Turner {
         }
         self.looked = now;
         let patience = self.config.patience;
+        let gone = (GONE_PERIODS * self.hall.period()).max(Duration::from_secs(60));
         let stalled: Vec<usize> = self
             .connections
             .iter()
-            .filter(|(_, connection)| connection.is_stalled(now, patience))
+            .filter(|(_, it)| it.is_stalled(now, patience) || it.is_silent(now, gone))
             .map(|(place, _)| place)
             .collect();
         for place in stalled {

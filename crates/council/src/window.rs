@@ -5,6 +5,7 @@
 //! | `GET /metrics` | all figures, for Prometheus |
 //! | `GET /status` | the main ones and each node, as JSON |
 //! | `GET /learned` | what was learned, context by context, as JSON |
+//! | `GET /patterns` | the patterns that are known, and what follows what, as JSON |
 
 use crate::hall::Hall;
 use presagio_door::{Address, bind_unix};
@@ -78,8 +79,9 @@ fn answer(request: Request, hall: &Hall) {
         (true, "/metrics") => (200, prometheus(hall), "text/plain; version=0.0.4"),
         (true, "/status") => (200, format!("{:#}\n", hall.status()), "application/json"),
         (true, "/learned") => (200, format!("{:#}\n", hall.learned("")), "application/json"),
+        (true, "/patterns") => (200, format!("{:#}\n", hall.patterns()), "application/json"),
         (true, _) => {
-            let there_are = "there are /metrics, /status and /learned\n";
+            let there_are = "there are /metrics, /status, /learned and /patterns\n";
             (404, there_are.to_owned(), "text/plain")
         }
         (false, _) => (405, "a council takes no orders\n".to_owned(), "text/plain"),
@@ -104,8 +106,10 @@ pub fn prometheus(hall: &Hall) -> String {
         "Contexts in which something was learned",
         totals.contexts,
     );
+    page.gauge("patterns", "Patterns that are known", totals.patterns);
     page.gauge("memory_bytes", "Memory of what was learned", totals.bytes);
-    let counters: [(&str, &str, &AtomicU64); 7] = [
+    let counters: [(&str, &str, &AtomicU64); 8] = [
+        ("turns_total", "Turns of the loop", &counts.turns),
         (
             "announcements_total",
             "Announcements that came",

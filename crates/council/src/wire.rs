@@ -6,27 +6,29 @@
 //! | kind | from | body |
 //! |---|---|---|
 //! | 1 hello | node | `magic[4] version[2] epoch[8] name[s] credential[s]` |
-//! | 2 welcome | council | `version[2] kept[8]` |
+//! | 2 welcome | council | `version[2] kept[8] flags[1]` |
 //! | 3 refusal | council | `why[s]`; then the connection ends |
-//! | 4 announcement | node | `sequence[8] flags[1] arm[s] period[8] busy[8] served[8] servers[4] clients[4] processes[4]` and, if bit 0 of the flags is set, `op[1] requests[8] handles[8] size_max[8] size_min[8] size_mean[8] distance[8]` |
+//! | 4 announcement | node | `sequence[8] flags[1] arm[s] period[8] busy[8] served[8] servers[4] clients[4] processes[4]` and, if bit 0 of the flags is set, `op[1] requests[8] handles[8] size_max[8] size_min[8] size_mean[8] distance[8]`; if bit 3 is, `files[4] reads[4] writes[4] count[2]` and so many `point[4]` |
 //! | 5 decision | council | `sequence[8] kept[8] flags[1] arm[s] context[s] why[s]` |
 //!
 //! Bit 1 of an announcement's flags says that the arm was in force for the whole period, so that it can be learned from;
-//! bit 2 that it is announced again, for a council that may have missed it: it is learned from and not answered. Bit 0 of a
-//! decision's flags says that the arm is tried, not believed to be the best.
+//! bit 2 that it is announced again, for a council that may have missed it: it is learned from and not answered; bit 3 that the
+//! period's pattern comes with it. Bit 0 of a decision's flags says that the arm is tried, not believed to be the best; bit 0 of
+//! a welcome's, that the council matches patterns and wants them.
 //!
 //! *Invariants.* Parsing allocates no more than the frame has, and what was parsed can be: lengths fit, texts are texts,
 //! arms are arms, figures are finite. What is left over at the end of a body is an error, too.
 
 use presagio_core::{Nanos, Op};
 use presagio_ninep::HEADER;
+use presagio_pattern::Pattern;
 use presagio_tune::{Arm, Arrived, Features, Observation};
 
 /// What a hello begins with.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PCNL");
 
 /// The version that is spoken here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The largest frame.
 pub const FRAME_MAX: u32 = 8 << 10;
@@ -36,6 +38,9 @@ pub const NAME_MAX: usize = 255;
 
 /// The longest credential: MUNGE's have some 150 bytes.
 pub const CREDENTIAL_MAX: usize = 4096;
+
+/// The longest pattern: longer ones are not sent. Those that nodes make have two dozen points.
+pub const POINTS_MAX: usize = 1024;
 
 /// The longest reason; longer ones are cut.
 pub const WHY_MAX: usize = 1024;
@@ -64,6 +69,8 @@ pub struct Announcement {
     pub again: bool,
     /// What was seen.
     pub observation: Observation,
+    /// Its pattern, for a council that wants it.
+    pub pattern: Option<Pattern>,
 }
 
 /// What a node is told.
@@ -92,6 +99,8 @@ pub enum Message {
     Welcome {
         /// The last announcement of this life of the node that will not be forgotten.
         kept: u64,
+        /// Whether it wants patterns.
+        patterns: bool,
     },
     /// The council does not.
     Refusal {
@@ -134,7 +143,9 @@ pub enum Malformed {
 const HAS_ARRIVED: u8 = 1;
 const IS_SETTLED: u8 = 2;
 const IS_AGAIN: u8 = 4;
+const HAS_PATTERN: u8 = 8;
 const EXPLORES: u8 = 1;
+const WANTS_PATTERNS: u8 = 1;
 
 impl Message {
     /// Adds its frame to `out`.
@@ -150,9 +161,10 @@ impl Message {
                 put_bytes(out, &hello.credential);
                 1
             }
-            Message::Welcome { kept } => {
+            Message::Welcome { kept, patterns } => {
                 out.extend(VERSION.to_le_bytes());
                 out.extend(kept.to_le_bytes());
+                out.push(flag(*patterns, WANTS_PATTERNS));
                 2
             }
             Message::Refusal { why } => {
@@ -181,7 +193,11 @@ impl Message {
             2 => {
                 version(&mut rest)?;
                 let kept = rest.u64("welcome")?;
-                Message::Welcome { kept }
+                let flags = rest.flags(WANTS_PATTERNS)?;
+                Message::Welcome {
+                    kept,
+                    patterns: flags & WANTS_PATTERNS != 0,
+                }
             }
             3 => Message::Refusal {
                 why: rest.text("refusal", WHY_MAX)?.to_owned(),
@@ -208,10 +224,12 @@ impl Announcement {
             processes,
             arrived,
         } = &self.observation;
-        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        let pattern = self.pattern.as_ref();
+        let pattern = pattern.filter(|pattern| pattern.points().len() <= POINTS_MAX);
         let flags = flag(arrived.is_some(), HAS_ARRIVED)
             | flag(self.settled, IS_SETTLED)
-            | flag(self.again, IS_AGAIN);
+            | flag(self.again, IS_AGAIN)
+            | flag(pattern.is_some(), HAS_PATTERN);
         out.extend(self.sequence.to_le_bytes());
         out.push(flags);
         put_text(out, &self.arm.to_string());
@@ -221,29 +239,50 @@ impl Announcement {
         for number in [servers, clients, processes] {
             out.extend(number.to_le_bytes());
         }
-        let Some(arrived) = arrived else {
-            return;
-        };
-        let features = &arrived.features;
-        out.push(arrived.op.index() as u8);
-        for number in [
-            arrived.requests,
-            features.handles,
-            features.size_max,
-            features.size_min,
-        ] {
-            out.extend(number.to_le_bytes());
+        if let Some(arrived) = arrived {
+            write_arrived(arrived, out);
         }
-        out.extend(features.size_mean.to_le_bytes());
-        out.extend(features.distance.to_le_bytes());
+        if let Some(pattern) = pattern {
+            write_pattern(pattern, out);
+        }
     }
+}
+
+fn write_arrived(arrived: &Arrived, out: &mut Vec<u8>) {
+    let features = &arrived.features;
+    out.push(arrived.op.index() as u8);
+    for number in [
+        arrived.requests,
+        features.handles,
+        features.size_max,
+        features.size_min,
+    ] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(features.size_mean.to_le_bytes());
+    out.extend(features.distance.to_le_bytes());
+}
+
+fn write_pattern(pattern: &Pattern, out: &mut Vec<u8>) {
+    let [reads, writes] = Op::ALL.map(|op| pattern.requests(op));
+    for number in [pattern.files(), reads, writes] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend((pattern.points().len() as u16).to_le_bytes()); // At most POINTS_MAX.
+    for point in pattern.points() {
+        out.extend(point.to_le_bytes());
+    }
+}
+
+fn flag(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
 }
 
 impl Decision {
     fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.sequence.to_le_bytes());
         out.extend(self.kept.to_le_bytes());
-        out.push(if self.explores { EXPLORES } else { 0 });
+        out.push(flag(self.explores, EXPLORES));
         put_text(out, &self.arm.to_string());
         put_text(out, &self.context);
         put_text(out, &self.why);
@@ -278,10 +317,7 @@ fn hello(rest: &mut Rest<'_>) -> Result<Hello, Malformed> {
 
 fn announcement(rest: &mut Rest<'_>) -> Result<Announcement, Malformed> {
     let sequence = rest.u64("sequence")?;
-    let flags = rest.u8("flags")?;
-    if flags & !(HAS_ARRIVED | IS_SETTLED | IS_AGAIN) != 0 {
-        return Err(Malformed::Value("the flags"));
-    }
+    let flags = rest.flags(HAS_ARRIVED | IS_SETTLED | IS_AGAIN | HAS_PATTERN)?;
     let arm = rest.arm()?;
     let observation = Observation {
         period: Nanos(rest.u64("period")?),
@@ -304,6 +340,10 @@ fn announcement(rest: &mut Rest<'_>) -> Result<Announcement, Malformed> {
         settled: flags & IS_SETTLED != 0,
         again: flags & IS_AGAIN != 0,
         observation,
+        pattern: match flags & HAS_PATTERN {
+            0 => None,
+            _ => Some(pattern(rest)?),
+        },
     })
 }
 
@@ -323,12 +363,24 @@ fn arrived(rest: &mut Rest<'_>) -> Result<Arrived, Malformed> {
     })
 }
 
+fn pattern(rest: &mut Rest<'_>) -> Result<Pattern, Malformed> {
+    let [files, reads, writes] = [
+        rest.u32("pattern")?,
+        rest.u32("pattern")?,
+        rest.u32("pattern")?,
+    ];
+    let count = usize::from(rest.u16("pattern")?);
+    if !(1..=POINTS_MAX).contains(&count) {
+        return Err(Malformed::Value("the pattern"));
+    }
+    let (points, _) = rest.take(4 * count, "pattern")?.as_chunks();
+    let points = points.iter().map(|point| u32::from_le_bytes(*point));
+    Ok(Pattern::new(points.collect(), files, reads, writes))
+}
+
 fn decision(rest: &mut Rest<'_>) -> Result<Decision, Malformed> {
     let (sequence, kept) = (rest.u64("sequence")?, rest.u64("kept")?);
-    let flags = rest.u8("flags")?;
-    if flags & !EXPLORES != 0 {
-        return Err(Malformed::Value("the flags"));
-    }
+    let flags = rest.flags(EXPLORES)?;
     Ok(Decision {
         sequence,
         kept,
@@ -360,6 +412,14 @@ impl<'a> Rest<'a> {
 
     fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         self.array(what).map(|[byte]| byte)
+    }
+
+    /// Flags, of which only these may be set.
+    fn flags(&mut self, known: u8) -> Result<u8, Malformed> {
+        match self.u8("flags")? {
+            flags if flags & !known == 0 => Ok(flags),
+            _ => Err(Malformed::Value("the flags")),
+        }
     }
 
     fn u16(&mut self, what: &'static str) -> Result<u16, Malformed> {
@@ -450,6 +510,7 @@ pub(crate) mod tests {
             settled: true,
             again: false,
             observation: observation(),
+            pattern: Some(Pattern::new(vec![1, 2, 3], 4, 5, 6)),
         };
         let idle = Announcement {
             settled: false,
@@ -458,6 +519,7 @@ pub(crate) mod tests {
                 arrived: None,
                 ..observation()
             },
+            pattern: None,
             ..announcement.clone()
         };
         vec![
@@ -466,7 +528,10 @@ pub(crate) mod tests {
                 name: "io-1.cluster".to_owned(),
                 credential: b"MUNGE:abc:".to_vec(),
             }),
-            Message::Welcome { kept: 3 },
+            Message::Welcome {
+                kept: 3,
+                patterns: true,
+            },
             Message::Refusal {
                 why: "no".to_owned(),
             },
@@ -507,6 +572,27 @@ pub(crate) mod tests {
         let bytes = frame(&Message::Refusal { why });
         assert!(bytes.len() <= HEADER + 2 + WHY_MAX);
         assert!(Message::read(bytes[4], &bytes[HEADER..]).is_ok());
+    }
+
+    #[test]
+    fn a_pattern_that_is_too_long_is_left_out() {
+        let Message::Announcement(good) = &messages()[3] else {
+            unreachable!()
+        };
+        let with = |points: usize| {
+            let pattern = Some(Pattern::new(vec![1; points], 1, 1, 1));
+            let bytes = frame(&Message::Announcement(Announcement {
+                pattern,
+                ..good.clone()
+            }));
+            assert!(bytes.len() <= FRAME_MAX as usize);
+            match Message::read(bytes[4], &bytes[HEADER..]) {
+                Ok(Message::Announcement(read)) => read.pattern.is_some(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(with(POINTS_MAX));
+        assert!(!with(POINTS_MAX + 1));
     }
 
     #[test]

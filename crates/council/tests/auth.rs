@@ -30,6 +30,7 @@ fn council(dir: &Path, tcp: TcpProof, users: Vec<u32>) -> Server {
         tuner: TunerSettings::default(),
         warm: None,
         detector: Detector::shipped(),
+        patterns: false,
         store: dir.join(format!("store-{users:?}")),
         log_max: 1 << 20,
     });

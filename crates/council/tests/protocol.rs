@@ -18,6 +18,11 @@ use std::time::{Duration, Instant};
 /// Longer than anything that works takes on a machine that is busy with other things.
 const LONG: Duration = Duration::from_secs(60);
 
+const WELCOME: Message = Message::Welcome {
+    kept: 0,
+    patterns: false,
+};
+
 struct Place {
     _dir: tempfile::TempDir,
     socket: PathBuf,
@@ -26,6 +31,10 @@ struct Place {
 }
 
 fn hall(store: &Path) -> Hall {
+    hall_of(store, false)
+}
+
+fn hall_of(store: &Path, patterns: bool) -> Hall {
     Hall::open(HallConfig {
         council: CouncilSettings {
             period: Nanos::from_millis(200),
@@ -34,6 +43,7 @@ fn hall(store: &Path) -> Hall {
         tuner: TunerSettings::default(),
         warm: None,
         detector: Detector::shipped(),
+        patterns,
         store: store.to_owned(),
         log_max: 1 << 20,
     })
@@ -107,8 +117,12 @@ impl Line {
     }
 
     fn greet(&mut self, name: &str) -> Option<Message> {
+        self.greet_as(name, 1)
+    }
+
+    fn greet_as(&mut self, name: &str, epoch: u64) -> Option<Message> {
         self.say(&Message::Hello(Hello {
-            epoch: 1,
+            epoch,
             name: name.to_owned(),
             credential: Vec::new(),
         }));
@@ -146,6 +160,7 @@ fn announcement(sequence: u64) -> Announcement {
                 },
             }),
         },
+        pattern: None,
     }
 }
 
@@ -161,7 +176,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn who_announces_is_told_what_to_do_and_why() {
     let place = Place::new();
     let mut node = place.connect();
-    assert_eq!(node.greet("io1"), Some(Message::Welcome { kept: 0 }));
+    assert_eq!(node.greet("io1"), Some(WELCOME));
     let Some(Message::Decision(decision)) = node.announce(1) else {
         panic!("no decision");
     };
@@ -252,6 +267,267 @@ fn a_node_that_comes_anew_takes_its_own_place() {
     assert!(matches!(new.greet("io1"), Some(Message::Welcome { .. })));
     assert_eq!(old.hear(), None, "the old connection has ended");
     assert!(matches!(new.announce(1), Some(Message::Decision(_))));
+}
+
+#[test]
+fn two_nodes_of_one_name_do_not_throw_each_other_out() {
+    let place = Place::new();
+    let mut first = place.connect();
+    first.greet_as("io1", 1);
+    assert!(matches!(first.announce(1), Some(Message::Decision(_))));
+    for epoch in 2..6 {
+        let mut other = place.connect();
+        let Some(Message::Refusal { why }) = other.greet_as("io1", epoch) else {
+            panic!("it took the place of one that announces");
+        };
+        assert!(why.contains("another node is called io1"), "{why}");
+        assert!(why.contains("--council-name"), "{why}");
+        assert_eq!(other.hear(), None);
+        let sequence = epoch;
+        assert!(matches!(
+            first.announce(sequence),
+            Some(Message::Decision(_))
+        ));
+    }
+    // When the first has left there is nothing in the way.
+    drop(first);
+    until("the name is free", || {
+        let mut other = place.connect();
+        matches!(other.greet_as("io1", 9), Some(Message::Welcome { .. }))
+    });
+}
+
+#[test]
+fn a_node_whose_machine_was_lost_has_its_name_again_after_some_periods() {
+    let place = Place::new();
+    // Nobody ends this connection, and nobody says anything on it.
+    let mut lost = place.connect();
+    lost.greet_as("io1", 1);
+    until("the name is free", || {
+        let mut new = place.connect();
+        matches!(new.greet_as("io1", 2), Some(Message::Welcome { .. }))
+    });
+    assert_eq!(lost.hear(), None);
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_node_out() {
+    let place = Place::with(DoorConfig {
+        connections_max: 8,
+        patience: LONG,
+        ..DoorConfig::default()
+    });
+    let mut first = place.connect();
+    first.greet("first");
+    let mut silent: Vec<Line> = (0..40).map(|_| place.connect()).collect();
+    let mut second = place.connect();
+    assert_eq!(second.greet("second"), Some(WELCOME));
+    assert!(matches!(second.announce(1), Some(Message::Decision(_))));
+    assert!(matches!(first.announce(1), Some(Message::Decision(_))));
+    assert_eq!(silent[0].hear(), None, "the oldest made room");
+}
+
+/// On a network that is trusted nobody says which user it is: machines are counted.
+#[test]
+fn one_machine_cannot_take_all_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let door = DoorConfig {
+        trusted: true,
+        nodes_per_user_max: 3,
+        ..DoorConfig::default()
+    };
+    let any = Address::Tcp("0.0.0.0:0".to_owned());
+    let server = Server::start(hall(&dir.path().join("store")), &[any], door).unwrap();
+    let Address::Tcp(address) = &server.addresses()[0] else {
+        unreachable!()
+    };
+    let port = address.rsplit_once(':').expect("a port").1;
+    let client = |number: u64| {
+        let config = ClientConfig {
+            council: Address::Tcp(format!("127.0.0.1:{port}")),
+            name: format!("io{number}"),
+            epoch: number,
+            proof: Proof::Kernel,
+        };
+        Client::start(config).unwrap()
+    };
+    let mut heard: Vec<Client> = (0..3).map(client).collect();
+    for client in &heard {
+        until("it is heard", || client.state().connected);
+    }
+    let fourth = client(3);
+    until("it is refused", || {
+        let trouble = fourth.state().trouble;
+        trouble.is_some_and(|why| why.contains("127.0.0.1 has 3 nodes here already"))
+    });
+    heard.pop();
+    until("there is a place", || fourth.state().connected);
+}
+
+#[test]
+fn names_are_forgotten_in_the_end_the_oldest_first() {
+    let mut place = Place::new();
+    place.server = None;
+    let path = place.store.join(presagio_council::STORE);
+    let name = |number: u64| format!("gone-{:05}", (number * 7919) % 100_000);
+    let heard = |number: u64| store::Heard {
+        epoch: 1,
+        sequence: 1,
+        at_ms: number,
+    };
+    let (keeper, _) = store::open(&path).unwrap();
+    let all = 0..20_000;
+    keeper.keep(store::Changes {
+        nodes: all.map(|it| (name(it), Some(heard(it)))).collect(),
+        ..store::Changes::default()
+    });
+    drop(keeper);
+    place.start(DoorConfig::default());
+    let mut new = place.connect();
+    assert_eq!(new.greet("new"), Some(WELCOME));
+    assert!(matches!(new.announce(1), Some(Message::Decision(_))));
+    drop(new);
+    place.server = None;
+    let (_keeper, kept) = store::open(&path).unwrap();
+    assert!(kept.nodes.len() <= 16_384, "{}", kept.nodes.len());
+    assert!(kept.nodes.contains_key(&name(19_999)));
+    assert!(!kept.nodes.contains_key(&name(0)));
+}
+
+/// A daemon that takes questions and never answers.
+struct Mute(std::os::unix::net::UnixListener, PathBuf);
+
+#[test]
+fn the_loop_rests_while_a_credential_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("munge.socket");
+    let mute = Mute(
+        std::os::unix::net::UnixListener::bind(&socket).unwrap(),
+        socket.clone(),
+    );
+    let door = DoorConfig {
+        tcp: TcpProof::Munge {
+            socket: Some(mute.1.clone()),
+        },
+        patience: LONG,
+        ..DoorConfig::default()
+    };
+    let any = Address::Tcp("127.0.0.1:0".to_owned());
+    let Ok(server) = Server::start(hall(&dir.path().join("store")), &[any], door) else {
+        return; // The package libmunge2 is not here.
+    };
+    let Address::Tcp(address) = &server.addresses()[0] else {
+        unreachable!()
+    };
+    let mut bytes = Vec::new();
+    Message::Hello(Hello {
+        epoch: 1,
+        name: "io1".to_owned(),
+        credential: b"MUNGE:AwQDAAB=:".to_vec(),
+    })
+    .write(&mut bytes);
+    Message::Announcement(announcement(1)).write(&mut bytes);
+    // One that has said more than can be heard now, and one that has gone.
+    let mut talks = std::net::TcpStream::connect(address).unwrap();
+    talks.write_all(&bytes).unwrap();
+    let mut leaves = std::net::TcpStream::connect(address).unwrap();
+    leaves.write_all(&bytes).unwrap();
+    drop(leaves);
+    let asked = mute.0.accept().unwrap();
+    let figure = |name: &str| server.hall().status()[name].as_u64().unwrap();
+    let (turns, looks) = (figure("loop_turns"), figure("loop_looks"));
+    // It looks once a second who is held up, and has nothing else to do.
+    until("it has looked", || figure("loop_looks") >= looks + 2);
+    let turned = figure("loop_turns") - turns;
+    assert!(turned < 100, "{turned} turns for nothing");
+    drop((asked, mute, talks));
+}
+
+/// What a period in which files were read in pieces of that size looks like.
+fn pattern(size: u64) -> presagio_pattern::Pattern {
+    let mut recorder = presagio_pattern::Recorder::new(&presagio_pattern::Settings::ours());
+    for at in 0..200 {
+        let range = presagio_core::Range::at(at * 3 * size, size);
+        recorder.observe(presagio_core::FileId(1), Op::Write, range);
+    }
+    recorder.end().expect("there were requests")
+}
+
+#[test]
+fn patterns_are_contexts_that_all_nodes_share_and_that_are_kept() {
+    let mut place = Place::new();
+    place.server = None;
+    let address = Address::Unix(place.socket.clone());
+    let start = |place: &mut Place| {
+        let hall = hall_of(&place.store, true);
+        let server = Server::start(hall, std::slice::from_ref(&address), DoorConfig::default());
+        place.server = Some(server.expect("it listens"));
+    };
+    let decided = |line: &mut Line, sequence: u64, size: u64| {
+        line.say(&Message::Announcement(Announcement {
+            pattern: Some(pattern(size)),
+            ..announcement(sequence)
+        }));
+        match line.hear() {
+            Some(Message::Decision(decision)) => decision,
+            other => panic!("{other:?}"),
+        }
+    };
+    let seen = |line: &mut Line, sequence: u64, size: u64| decided(line, sequence, size).context;
+    start(&mut place);
+    let mut one = place.connect();
+    let wants = Message::Welcome {
+        kept: 0,
+        patterns: true,
+    };
+    assert_eq!(one.greet("io1"), Some(wants.clone()));
+    let mut other = place.connect();
+    assert_eq!(other.greet("io2"), Some(wants));
+    let mut sequence = 0;
+    let mut names = Vec::new();
+    for _ in 0..3 {
+        for size in [4 << 10, 4 << 20] {
+            sequence += 1;
+            let name = seen(&mut one, sequence, size);
+            assert_eq!(seen(&mut other, sequence, size), name, "one base for all");
+            names.push(name);
+        }
+    }
+    assert_eq!(names[..2], names[4..], "what comes again is known again");
+    assert_ne!(names[0], names[1]);
+    let known = place.server.as_ref().expect("it runs").hall().patterns();
+    let next = |known: &serde_json::Value| known[0]["next"][0]["pattern"].clone();
+    assert_eq!(next(&known), known[1]["pattern"], "{known}");
+    assert_eq!(
+        place.status()["nodes"]["io1"]["pattern"],
+        known[1]["pattern"]
+    );
+    assert_eq!(
+        place.status()["nodes"]["io1"]["next"]["pattern"],
+        known[0]["pattern"]
+    );
+    // When the round ends it is written.
+    let all = sequence;
+    until("it is kept", || {
+        sequence += 1;
+        decided(&mut one, sequence, 4 << 10).kept >= all
+    });
+    drop((one, other));
+    place.server = None;
+    start(&mut place);
+    let again = place.server.as_ref().expect("it runs").hall().patterns();
+    assert_eq!(again.as_array().map(Vec::len), Some(2));
+    assert_eq!(next(&again), next(&known));
+    let mut third = place.connect();
+    third.greet("io3");
+    assert_eq!(seen(&mut third, 1, 4 << 20), names[1]);
+    // One that lies about what it saw is told so, and nothing is decided by it.
+    let made_up = presagio_pattern::Pattern::new(vec![u32::MAX; 24], 1, 0, 100);
+    third.say(&Message::Announcement(Announcement {
+        pattern: Some(made_up),
+        ..announcement(2)
+    }));
+    assert_eq!(seen(&mut third, 3, 4 << 20), names[1]);
 }
 
 #[test]

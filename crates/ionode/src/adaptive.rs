@@ -11,15 +11,21 @@
 //! 5. Within a period the node glances at what arrives. When that is not what it was (another operation, other sizes), the
 //!    period would tell of two workloads: a short one begins at once, and its end is the decision.
 //!
+//! The situation is what can be counted, or, with [`AdaptiveConfig::patterns`], the pattern that the period matches. A council
+//! that matches patterns says so when it listens, and gets them.
+//!
 //! Whoever names a policy by hand switches all this off; naming `adaptive` switches it on again. Nothing here is on the way
 //! of a request but [`Watcher`].
 
 use crate::node::Shared;
 use presagio_core::{Nanos, Request};
 use presagio_council::log::Log;
-use presagio_council::store::{self, Keeper, StoreError};
-use presagio_council::{Client, ClientConfig, candidates, observed, unix_ms, wire};
+use presagio_council::store::{self, Keeper, Kept, StoreError};
+use presagio_council::{
+    Client, ClientConfig, candidates, chain, observed, restore_patterns, unix_ms, wire,
+};
 use presagio_engine::{Done, Recorder};
+use presagio_pattern::{Pattern, Settings};
 use presagio_sched::SettingsError;
 use presagio_tune::{
     Alone, Arm, Choice, Context, Detector, Observation, REQUESTS_MIN, Tuner, TunerSettings,
@@ -60,6 +66,8 @@ pub struct AdaptiveConfig {
     pub warm: Option<WarmStart>,
     /// What tells accesses apart.
     pub detector: Detector,
+    /// Whether contexts are patterns, and not what can be counted.
+    pub patterns: bool,
     /// How often is decided.
     pub period: Duration,
     /// Where what was learned is kept; else it is forgotten when the node ends.
@@ -88,6 +96,8 @@ pub struct Adaptive {
     is_on: Mutex<bool>,
     client: Option<Client>,
     books: Mutex<Books>,
+    /// Whether this node's own contexts are patterns.
+    has_patterns: bool,
     last: Mutex<Option<Said>>,
     /// Periods for which something was decided.
     pub decisions: AtomicU64,
@@ -125,6 +135,8 @@ pub struct Said {
 struct Eyes {
     watch: Watch,
     glance: Glance,
+    /// Makes a pattern of it, if somebody wants that.
+    patterns: Option<presagio_pattern::Recorder>,
 }
 
 /// Requests since the last glance, and their bytes: by operation.
@@ -157,6 +169,9 @@ impl Recorder for Watcher {
         let op = request.op.index();
         eyes.glance.requests[op] += 1;
         eyes.glance.bytes[op] += request.range.len();
+        if let Some(patterns) = &mut eyes.patterns {
+            patterns.observe(request.file, request.op, request.range);
+        }
     }
 }
 
@@ -171,23 +186,25 @@ impl Adaptive {
         if let Some(warm) = config.warm {
             tuner = tuner.warmed(warm);
         }
-        let (mut keeper, mut log) = (None, None);
+        let (mut keeper, mut log, mut kept) = (None, None, Kept::default());
         if let Some(path) = &config.learned {
-            let (opened, kept) = store::open(path)?;
-            presagio_council::restore(&mut tuner, &kept);
-            keeper = Some(opened);
+            let (opened, found) = store::open(path)?;
+            presagio_council::restore(&mut tuner, &found);
+            (keeper, kept) = (Some(opened), found);
             log = Some(Log::open(&presagio_council::log::beside(path), LOG_MAX)?);
+        }
+        let known = config.patterns.then(|| restore_patterns(&mut tuner, &kept));
+        let mut alone = Alone::new(tuner, config.detector);
+        if let Some(known) = known {
+            alone = alone.matching(known);
         }
         Ok(Adaptive {
             watch: Arc::default(),
             period: config.period,
             is_on: Mutex::new(true),
             client: config.council.map(Client::start).transpose()?,
-            books: Mutex::new(Books {
-                alone: Alone::new(tuner, config.detector),
-                keeper,
-                log,
-            }),
+            books: Mutex::new(Books { alone, keeper, log }),
+            has_patterns: config.patterns,
             last: Mutex::new(None),
             decisions: AtomicU64::new(0),
             changes: AtomicU64::new(0),
@@ -234,7 +251,20 @@ impl Adaptive {
                 "unkept": line.unkept,
             })
         });
+        let patterns = {
+            let books = lock(&self.books);
+            let (known, pattern) = (books.alone.known(), books.alone.pattern());
+            let next = pattern.and_then(|id| known?.after(id));
+            known.map(|known| {
+                json!({
+                    "known": known.len(),
+                    "last": pattern.map(|it| it.0),
+                    "next": next.map(|it| json!({ "pattern": it.id.0, "probability": it.probability })),
+                })
+            })
+        };
         json!({
+            "patterns": patterns,
             "on": *self.is_on(),
             "decisions": self.decisions.load(Relaxed),
             "changes": self.changes.load(Relaxed),
@@ -243,6 +273,19 @@ impl Adaptive {
             "council": council,
             "last": last,
         })
+    }
+
+    /// The patterns that this node knows by itself, and what follows what; nothing where its contexts are none.
+    pub fn patterns(&self) -> Value {
+        let books = lock(&self.books);
+        let known = books.alone.known();
+        known.map_or(Value::Null, |known| chain(known, books.alone.tuner()))
+    }
+
+    /// Whether somebody wants patterns: the node itself, or the council.
+    fn wants_patterns(&self) -> bool {
+        let client = self.client.as_ref();
+        self.has_patterns || client.is_some_and(|client| client.state().patterns)
     }
 
     /// Whether the council listens; none if there is none to listen.
@@ -293,11 +336,15 @@ struct Pulse<'a> {
     sequence: u64,
     /// The last one that was answered.
     answered: u64,
+    /// What takes the place of that which makes a pattern, while that does.
+    spare: Option<presagio_pattern::Recorder>,
 }
 
 impl<'a> Pulse<'a> {
     fn new(adaptive: &'a Adaptive, node: &'a Shared) -> Pulse<'a> {
         let now = Instant::now();
+        let patterns = || presagio_pattern::Recorder::new(&Settings::ours());
+        lock(&adaptive.watch).patterns = adaptive.wants_patterns().then(patterns);
         Pulse {
             adaptive,
             node,
@@ -312,6 +359,7 @@ impl<'a> Pulse<'a> {
             may_cut: true,
             sequence: 0,
             answered: 0,
+            spare: None,
         }
     }
 
@@ -348,13 +396,29 @@ impl<'a> Pulse<'a> {
         (self.is_short, self.may_cut) = (true, false);
     }
 
-    /// From now on it counts.
-    fn begin(&mut self, now: Instant) {
+    /// From now on it counts; the pattern of what came before.
+    fn begin(&mut self, now: Instant) -> Option<Pattern> {
         self.settles = None;
         self.begun = now;
         self.before = self.node.data.engine().done();
         self.settings = self.node.settings_changed();
         lock(&self.adaptive.watch).watch.end_period();
+        self.end_pattern()
+    }
+
+    /// The pattern of what came until now, if somebody wants it. It is made while others go on.
+    fn end_pattern(&mut self) -> Option<Pattern> {
+        if !self.adaptive.wants_patterns() {
+            self.spare = None;
+            lock(&self.adaptive.watch).patterns = None;
+            return None;
+        }
+        let fresh = self.spare.take();
+        let fresh = fresh.unwrap_or_else(|| presagio_pattern::Recorder::new(&Settings::ours()));
+        self.spare = lock(&self.adaptive.watch).patterns.replace(fresh);
+        self.spare
+            .as_mut()
+            .and_then(presagio_pattern::Recorder::end)
     }
 
     /// Carries out what the council has decided, if that answers what was announced lately.
@@ -386,7 +450,7 @@ impl<'a> Pulse<'a> {
             // The machine was asleep, or far too busy.
             self.until = now + self.adaptive.period;
         }
-        self.begin(now);
+        let pattern = self.begin(now);
         self.sequence += 1;
         if let Some(client) = &self.adaptive.client {
             client.announce(wire::Announcement {
@@ -395,6 +459,7 @@ impl<'a> Pulse<'a> {
                 settled: realised.is_some(),
                 again: false,
                 observation: seen,
+                pattern: pattern.clone().filter(|_| client.state().patterns),
             });
         }
         if let Some(said) = lock(&self.adaptive.last).as_mut() {
@@ -402,7 +467,7 @@ impl<'a> Pulse<'a> {
         }
         let is_alone =
             self.adaptive.client.is_none() || self.answered + ALONE_AFTER < self.sequence;
-        let (context, choice) = self.learn(&seen, realised, in_force, is_alone);
+        let (context, choice) = self.learn((&seen, pattern), realised, in_force, is_alone);
         if is_alone {
             self.adaptive.alone.fetch_add(1, Relaxed);
             self.carry_out(Said {
@@ -440,17 +505,17 @@ impl<'a> Pulse<'a> {
     /// Teaches the node's own tuner, whoever decides.
     fn learn(
         &self,
-        seen: &Observation,
+        (seen, pattern): (&Observation, Option<Pattern>),
         realised: Option<Arm>,
         in_force: Arm,
         is_alone: bool,
     ) -> (Option<Context>, Choice) {
         let mut books = lock(&self.adaptive.books);
         let books = &mut *books;
-        let (context, choice) = books.alone.decide(seen, realised, in_force);
-        let changed = books.alone.tuner_mut().changed();
-        if let Some(keeper) = books.keeper.as_ref().filter(|_| !changed.is_empty()) {
-            keeper.keep(changed, BTreeMap::new());
+        let alone = &mut books.alone;
+        let (context, choice) = alone.decide_with(seen, pattern, realised, in_force);
+        if let Some(keeper) = &books.keeper {
+            keeper.keep_learned(alone.learned_mut(), BTreeMap::new());
         }
         if let Some(log) = books.log.as_mut().filter(|_| is_alone) {
             log.add(&explanation(

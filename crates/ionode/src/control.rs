@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /metrics` | all figures, for Prometheus |
 //! | `GET /status` | the main ones, as JSON |
+//! | `GET /patterns` | the patterns that a node that adapts knows by itself, and what follows what, as JSON |
 //! | `POST /policy?name=SJF` | requests that come from now on are scheduled so (`TWINS:0.5ms` with that window); `auto` or `adaptive` if the node was started with that |
 //! | `POST /record?file=PATH`, `DELETE /record` | begins and ends a trace |
 //! | `POST /foresight?file=TRACE`, `DELETE /foresight` | what came then is expected again; forgets it |
@@ -91,7 +92,8 @@ fn answer(request: Request, node: &Shared, private: bool) {
     let answered = match (request.method(), path) {
         (Method::Get, "/metrics") => Ok((prometheus(node), "text/plain; version=0.0.4")),
         (Method::Get, "/status") => Ok((format!("{:#}\n", status(node)), "application/json")),
-        (Method::Get, _) => Err((404, "there are /metrics and /status".to_owned())),
+        (Method::Get, "/patterns") => Ok((format!("{:#}\n", patterns(node)), "application/json")),
+        (Method::Get, _) => Err((404, "there are /metrics, /status and /patterns".to_owned())),
         _ if !private => Err((
             403,
             "only the node's own Unix socket takes orders".to_owned(),
@@ -110,6 +112,11 @@ fn answer(request: Request, node: &Shared, private: bool) {
         .with_header(header);
     // Whoever asked may have left.
     let _ = request.respond(response);
+}
+
+fn patterns(node: &Shared) -> Value {
+    let adaptive = node.adaptive.as_ref();
+    adaptive.map_or(Value::Null, |adaptive| adaptive.patterns())
 }
 
 fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<String, String> {

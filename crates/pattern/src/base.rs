@@ -33,6 +33,8 @@ pub(crate) struct Known {
     pub(crate) last_seen: u32,
     /// What came after it, and how often; 0 is none.
     pub(crate) successors: [(PatternId, u32); SUCCESSORS],
+    /// Whether whoever keeps what is known does not know this yet.
+    pub(crate) is_changed: bool,
 }
 
 /// Bytes that a pattern takes in a knowledge base.
@@ -102,6 +104,10 @@ pub struct KnowledgeBase {
     pub(crate) decisions: u32,
     last: Option<PatternId>,
     warper: Warper,
+    /// What was forgotten, for whoever keeps what is known; none where nobody does.
+    pub(crate) gone: Option<Vec<PatternId>>,
+    /// What holds for all patterns, as it was kept last.
+    pub(crate) head_kept: Vec<u8>,
 }
 
 impl KnowledgeBase {
@@ -116,6 +122,8 @@ impl KnowledgeBase {
             next_id: 0,
             decisions: 0,
             last: None,
+            gone: None,
+            head_kept: Vec::new(),
         }
     }
 
@@ -175,12 +183,17 @@ impl KnowledgeBase {
 
     /// A period is over: which pattern is it? (Algorithm 1)
     pub fn decide(&mut self, pattern: Pattern) -> Decision {
-        let op = pattern.majority().index();
+        let op = pattern.majority();
+        let (decision, distance) = self.decide_after(pattern, self.last);
+        self.stretch(op, distance);
+        self.last = Some(decision.id);
+        decision
+    }
+
+    /// The same for one of several that feed this knowledge base: what it did before is for the caller to know, and so is
+    /// whether the greatest distance that was found is to count ([`KnowledgeBase::stretch`]).
+    pub fn decide_after(&mut self, pattern: Pattern, before: Option<PatternId>) -> (Decision, u64) {
         let found = self.find(&pattern, usize::MAX);
-        if found.distance_max > self.distance_max[op] {
-            self.distance_max[op] = found.distance_max;
-            self.to_recompare[op] = self.known.first().map(|known| known.id);
-        }
         self.decisions = self.decisions.saturating_add(1);
         let (id, score, evicted) = match found.best {
             Some((place, score)) => (self.seen_again(place), Some(score), None),
@@ -189,12 +202,28 @@ impl KnowledgeBase {
                 (self.add(pattern), None, evicted)
             }
         };
-        self.follow(id);
-        Decision {
+        self.follow(before, id);
+        let decision = Decision {
             id,
             score,
             compared: found.compared,
             evicted,
+        };
+        (decision, found.distance_max)
+    }
+
+    /// Which known pattern is it? Nothing is learned.
+    pub fn recognise(&mut self, pattern: &Pattern) -> Option<PatternId> {
+        let (place, _) = self.find(pattern, usize::MAX).best?;
+        Some(self.known[place].id)
+    }
+
+    /// Patterns of this majority operation can be so far from each other: if that is new, known ones may match.
+    pub fn stretch(&mut self, op: Op, distance: u64) {
+        let op = op.index();
+        if distance > self.distance_max[op] {
+            self.distance_max[op] = distance;
+            self.to_recompare[op] = self.known.first().map(|known| known.id);
         }
     }
 
@@ -241,6 +270,7 @@ impl KnowledgeBase {
         let known = &mut self.known[place];
         known.occurrences = known.occurrences.saturating_add(1);
         known.last_seen = self.decisions;
+        known.is_changed = true;
         known.id
     }
 
@@ -256,6 +286,7 @@ impl KnowledgeBase {
             occurrences: 1,
             last_seen: self.decisions,
             successors: [(id, 0); SUCCESSORS],
+            is_changed: true,
         });
         id
     }
@@ -271,8 +302,15 @@ impl KnowledgeBase {
         let Known {
             id, occurrences, ..
         } = self.known.remove(place);
+        self.note_gone(id);
         self.rename_successor(id, None);
         Some(Evicted { id, occurrences })
+    }
+
+    fn note_gone(&mut self, id: PatternId) {
+        if let Some(gone) = &mut self.gone {
+            gone.push(id);
+        }
     }
 
     fn place(&self, id: PatternId) -> Option<usize> {
@@ -299,17 +337,24 @@ impl KnowledgeBase {
         })
     }
 
+    /// What came after this pattern, and how often.
+    pub fn successors(&self, id: PatternId) -> impl Iterator<Item = (PatternId, u32)> + '_ {
+        let place = self.place(id).into_iter();
+        let all = place.flat_map(|place| self.known[place].successors);
+        all.filter(|(_, times)| *times > 0)
+    }
+
     /// There is a gap: what comes now does not follow what came before.
     pub fn lose_track(&mut self) {
         self.last = None;
     }
 
     /// Goes one step in the chain. A successor that is new takes the place of the rarest where all are taken.
-    fn follow(&mut self, id: PatternId) {
-        let before = self.last.replace(id);
+    fn follow(&mut self, before: Option<PatternId>, id: PatternId) {
         let Some(place) = before.and_then(|before| self.place(before)) else {
             return;
         };
+        self.known[place].is_changed = true;
         let successors = &mut self.known[place].successors;
         let same = successors
             .iter()
@@ -335,6 +380,7 @@ impl KnowledgeBase {
             else {
                 continue;
             };
+            known.is_changed = true;
             let times = std::mem::replace(&mut known.successors[at], (own, 0)).1;
             if let Some(into) = into {
                 add_successor(&mut known.successors, into, times);
@@ -347,6 +393,11 @@ impl KnowledgeBase {
     /// Whether a greatest distance has changed since all patterns were compared with one another.
     pub fn may_recompare(&self) -> bool {
         self.to_recompare.iter().any(Option::is_some)
+    }
+
+    /// All patterns are to be compared with one another, whatever was done before.
+    pub(crate) fn recompare_all(&mut self) {
+        self.to_recompare = [self.known.first().map(|known| known.id); 2];
     }
 
     /// Compares up to `most` known patterns with those before them, as if each had just come, and joins those that match
@@ -388,6 +439,7 @@ impl KnowledgeBase {
         let kept = &mut self.known[into];
         kept.occurrences = kept.occurrences.saturating_add(known.occurrences);
         kept.last_seen = kept.last_seen.max(known.last_seen);
+        kept.is_changed = true;
         let into = kept.id;
         known
             .successors
@@ -395,6 +447,7 @@ impl KnowledgeBase {
         for (successor, times) in known.successors.into_iter().filter(|(_, times)| *times > 0) {
             add_successor(&mut kept.successors, successor, times);
         }
+        self.note_gone(known.id);
         self.rename_successor(known.id, Some(into));
         Some(Merged { id: known.id, into })
     }

@@ -19,8 +19,25 @@ const POINTS: usize = RUNS + GAPS + SIZES + FILES;
 /// Points of one power of two.
 const OCTAVE: u64 = 1 << 16;
 
-/// Requests are joined when so many have come, and then whenever they are twice as many as were left.
-const JOIN_AT: usize = 1 << 16;
+/// Requests are joined when so many have come, and then whenever they are twice as many as were left: few enough that nobody
+/// who waits for it notices.
+const JOIN_AT: usize = 1 << 12;
+
+/// Pieces that are kept of a period. What comes beyond is taken to be like what came before.
+const PIECES_MAX: usize = 1 << 18;
+
+/// Whether a period can have such points: each distribution goes up, within what bytes can be counted.
+pub(crate) fn can_be(points: &[u32]) -> bool {
+    let greatest = u64::BITS * OCTAVE as u32;
+    let parts = [RUNS, GAPS, SIZES, FILES];
+    let mut rest = points;
+    points.len() == POINTS
+        && parts.iter().all(|count| {
+            let (part, left) = rest.split_at(*count);
+            rest = left;
+            part.is_sorted() && part.iter().all(|point| *point <= greatest)
+        })
+}
 
 /// Collects what a period touches.
 #[derive(Clone, Debug, Default)]
@@ -33,10 +50,12 @@ pub(crate) struct Extents {
 
 impl Extents {
     pub(crate) fn add(&mut self, file: FileId, range: Range) {
-        self.ranges.push((file, range.start(), range.end()));
-        if self.ranges.len() >= self.join_at.max(JOIN_AT) {
-            self.join();
-            self.join_at = 2 * self.ranges.len();
+        if self.ranges.len() < PIECES_MAX {
+            self.ranges.push((file, range.start(), range.end()));
+            if self.ranges.len() == self.join_at.max(JOIN_AT) {
+                self.join();
+                self.join_at = 2 * self.ranges.len();
+            }
         }
         let octave = range.len().max(1).ilog2() as usize;
         if self.sizes.len() <= octave {
@@ -186,6 +205,18 @@ mod tests {
             requests.sort_unstable();
             prop_assert_eq!(&made, &points(&requests));
             prop_assert_eq!(made.len(), POINTS);
+        }
+
+        #[test]
+        fn what_a_period_gives_can_be_and_what_is_made_up_can_not(
+            requests in proptest::collection::vec((0_u64..4, 0_u64..1 << 20, 0_u64..5000), 1..200),
+            at in 0_usize..POINTS,
+        ) {
+            let mut made = points(&requests);
+            prop_assert!(can_be(&made));
+            prop_assert!(!can_be(&made[1..]));
+            made[at] = u32::MAX;
+            prop_assert!(!can_be(&made));
         }
 
         #[test]

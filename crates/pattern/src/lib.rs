@@ -29,7 +29,7 @@
 //!
 //! Where things are: `series` makes patterns, `warp` compares them in as little time as the decision allows, [`plain`] does
 //! the same as one would write it down (tests and benches hold `warp` against it), `base` is Algorithm 1 and all that is
-//! remembered, `judge` counts how often it was right.
+//! remembered, `keep` the same as keys and values, `judge` counts how often it was right.
 //!
 //! *Invariants.* No I/O, threads, clock or randomness. Distances are whole numbers, so no order of summation and no
 //! shortcut can change a decision.
@@ -47,7 +47,7 @@ mod warp;
 
 pub use base::{Decision, Evicted, KnowledgeBase, Merged, Next, PatternId};
 pub use judge::{Judge, Tally, Verdict};
-pub use keep::Corrupt;
+pub use keep::{Changed, Corrupt};
 pub use series::{Pattern, Recorder};
 pub use settings::{Distance, OpSettings, Representation, Settings};
 pub use warp::{Warper, distance};

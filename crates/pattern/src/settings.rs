@@ -122,6 +122,20 @@ impl Settings {
         }
     }
 
+    /// Whether a pattern that somebody else made can be one of these settings.
+    pub fn can_be(&self, pattern: &Pattern) -> bool {
+        let requests: u64 = pattern.requests.map(u64::from).iter().sum();
+        let points_can_be = match self.representation {
+            Representation::Extents => crate::extents::can_be(pattern.points()),
+            Representation::Distances => {
+                let greatest = self.infinite / self.unit();
+                let mut points = pattern.points().iter();
+                points.all(|point| u64::from(*point) <= greatest)
+            }
+        };
+        points_can_be && (1..=requests).contains(&u64::from(pattern.files))
+    }
+
     /// What holds for patterns of that majority operation.
     pub fn of(&self, op: Op) -> &OpSettings {
         &self.ops[op.index()]

@@ -9,16 +9,19 @@
 //!    each for themselves, and no majority would ever explore);
 //! 3. makes of these choices one for all ([`Consensus`]).
 //!
+//! Where contexts are patterns, all nodes share one knowledge base; what follows what is known for each node by itself.
+//!
 //! *Bounds.* Nodes, contexts, what a node may add to either, and what it may weigh have bounds; a node that is silent for a few
-//! rounds has no vote. What cannot be true is refused with a reason.
+//! rounds has no vote. What cannot be true is refused with a reason. How far patterns can be from each other, by which all matches
+//! are judged, is not for one node among several to say: what two have seen counts.
 
 use crate::arm::Arm;
 use crate::context::Context;
 use crate::network::Detector;
 use crate::tuner::{Candidate, Choice, Tuner, Why};
 use crate::watch::{Nonsense, Observation};
-use presagio_core::Nanos;
-use presagio_pattern::{KnowledgeBase, Pattern};
+use presagio_core::{Nanos, Op};
+use presagio_pattern::{KnowledgeBase, Merged, Pattern, PatternId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -102,6 +105,12 @@ const NEW_CONTEXTS_MAX: u32 = 32;
 /// A node whose figures are this many times off from the median of the others is not heard for so many rounds.
 const OUTLIER: f64 = 4.0;
 const SUSPECT_ROUNDS: u64 = 30;
+
+/// Known patterns that are compared anew in a round, while there are any to compare.
+const RECOMPARED: usize = 4;
+
+/// So many nodes tell the one apart that lies.
+const SEVERAL: usize = 3;
 
 /// What a node can weigh, in medians of all weights.
 const WEIGHT_MAX: f64 = 4.0;
@@ -220,6 +229,27 @@ struct Node {
     /// Until which round it is not heard.
     suspect_until: u64,
     new_contexts: u32,
+    /// Its last pattern.
+    pattern: Option<PatternId>,
+    /// The greatest distances between its patterns and known ones, of reads and of writes.
+    stretched: [u64; 2],
+}
+
+impl Node {
+    fn new(in_force: Arm) -> Node {
+        Node {
+            heard: 0,
+            context: None,
+            in_force,
+            told: None,
+            is_active: false,
+            served: 0,
+            suspect_until: 0,
+            new_contexts: 0,
+            pattern: None,
+            stretched: [0; 2],
+        }
+    }
 }
 
 /// See the module's header.
@@ -266,6 +296,16 @@ impl Council {
         self.finder.known.as_ref()
     }
 
+    /// What was learned and the patterns that are known, to keep what changed.
+    pub fn learned_mut(&mut self) -> (&mut Tuner, Option<&mut KnowledgeBase>) {
+        (&mut self.tuner, self.finder.known.as_mut())
+    }
+
+    /// The last pattern of a node, where contexts are patterns.
+    pub fn pattern(&self, node: NodeId) -> Option<PatternId> {
+        self.nodes.get(&node)?.pattern
+    }
+
     /// What was learned.
     pub fn tuner(&self) -> &Tuner {
         &self.tuner
@@ -304,6 +344,7 @@ impl Council {
         now: Nanos,
     ) -> Result<Decision, Refused> {
         said.seen.check()?;
+        self.finder.check(pattern.as_ref())?;
         self.turn_to(now.0 / self.settings.period.0.max(1));
         if self.nodes.len() >= self.settings.nodes_max && !self.nodes.contains_key(&said.node) {
             return Err(Refused::Full(self.nodes.len()));
@@ -337,6 +378,19 @@ impl Council {
         })
     }
 
+    /// The context of a period of which a node tells later than it should: it is not what the node does now.
+    pub fn context_of_late(
+        &mut self,
+        seen: &Observation,
+        pattern: Option<Pattern>,
+    ) -> Option<Context> {
+        self.finder.check(pattern.as_ref()).ok()?;
+        let ionodes = self.nodes.len().max(1) as u32;
+        let found = self.finder.find(seen, pattern, ionodes, Feed::default());
+        self.forget(found.evicted);
+        found.context
+    }
+
     /// A node has said goodbye: it has no vote any more.
     pub fn leave(&mut self, node: NodeId) {
         self.nodes.remove(&node);
@@ -355,6 +409,9 @@ impl Council {
         self.learn();
         let alive = |node: &Node| node.heard + SILENT_ROUNDS_MAX >= round;
         self.nodes.retain(|_, node| alive(node));
+        for merged in self.finder.recompare(RECOMPARED) {
+            self.join(merged);
+        }
         self.choices.clear();
         let contexts: Vec<(Option<Context>, Arm)> = self
             .nodes
@@ -378,7 +435,7 @@ impl Council {
         for ((context, arm), mut said) in std::mem::take(&mut self.evidence) {
             said.sort_by(|a, b| a.1.total_cmp(&b.1));
             let median = said[(said.len() - 1) / 2].1; // There is a list only where something was said.
-            if said.len() >= 3 {
+            if said.len() >= SEVERAL {
                 let is_off = |value: f64| value > OUTLIER * median || value * OUTLIER < median;
                 for (node, _) in said.iter().filter(|(_, value)| is_off(*value)) {
                     if let Some(node) = self.nodes.get_mut(node) {
@@ -424,28 +481,77 @@ impl Council {
             0 => self.nodes.len().max(1) as u32,
             active => active,
         };
-        let context = self.finder.find(&said.seen, pattern, ionodes);
-        let node = self.nodes.entry(said.node).or_insert(Node {
-            heard: 0,
-            context: None,
-            in_force: said.in_force,
-            told: None,
-            is_active: false,
-            served: 0,
-            suspect_until: 0,
-            new_contexts: 0,
-        });
-        let is_new = context.is_some_and(|it| self.tuner.bandit(&it).is_none());
-        let may_add = !is_new || node.new_contexts < NEW_CONTEXTS_MAX;
+        let entry = self.nodes.entry(said.node);
+        let node = entry.or_insert_with(|| Node::new(said.in_force));
+        let may_add = node.new_contexts < NEW_CONTEXTS_MAX;
+        let feed = Feed {
+            before: node.pattern,
+            may_add,
+        };
+        let found = self.finder.find(&said.seen, pattern, ionodes, feed);
+        let is_new = found
+            .context
+            .is_some_and(|it| self.tuner.bandit(&it).is_none());
         node.new_contexts += u32::from(is_new && may_add);
         node.heard = self.round;
         node.in_force = said.in_force;
         node.served = said.seen.served;
         node.is_active = said.seen.arrived.is_some();
         // Where nothing can be told, the last vote stands for as long as the node is there.
-        let context = context.filter(|_| may_add);
+        let context = found.context.filter(|_| may_add || !is_new);
         node.context = context.or(node.context);
+        node.pattern = found.pattern.or(node.pattern);
+        if let Some((op, distance)) = found.distance {
+            let stretched = &mut node.stretched[op.index()];
+            *stretched = distance.max(*stretched);
+            self.stretch(op);
+        }
+        self.forget(found.evicted);
         context
+    }
+
+    /// Patterns can be as far from each other as two nodes have seen, or one where there are few.
+    fn stretch(&mut self, op: Op) {
+        let (mut greatest, mut second) = (0, 0);
+        for stretched in self.nodes.values().map(|node| node.stretched[op.index()]) {
+            second = second.max(stretched.min(greatest));
+            greatest = greatest.max(stretched);
+        }
+        let distance = match self.nodes.len() < SEVERAL {
+            true => greatest,
+            false => second,
+        };
+        if let Some(known) = &mut self.finder.known {
+            known.stretch(op, distance);
+        }
+    }
+
+    /// A pattern is not known any more: nor is what was learned with it.
+    fn forget(&mut self, gone: Option<PatternId>) {
+        let Some(gone) = gone.map(|id| Context::Pattern(id.0)) else {
+            return;
+        };
+        self.tuner.forget(&gone);
+        self.choices.remove(&gone);
+        self.evidence.retain(|(context, _), _| *context != gone);
+        let nodes = self.nodes.values_mut();
+        for node in nodes.filter(|node| node.context == Some(gone)) {
+            node.context = None;
+        }
+    }
+
+    /// A pattern turned out to be another one.
+    fn join(&mut self, merged: Merged) {
+        let [gone, into] = [merged.id, merged.into].map(|id| Context::Pattern(id.0));
+        self.tuner.join(&gone, &into);
+        for node in self.nodes.values_mut() {
+            if node.context == Some(gone) {
+                node.context = Some(into);
+            }
+            if node.pattern == Some(merged.id) {
+                node.pattern = Some(merged.into);
+            }
+        }
     }
 
     /// Keeps what was said for the end of the round.
@@ -497,6 +603,33 @@ struct Finder {
     known: Option<KnowledgeBase>,
 }
 
+/// Whose period it is.
+struct Feed {
+    /// What it did before, if that is known.
+    before: Option<PatternId>,
+    /// Whether a pattern that is not known becomes one.
+    may_add: bool,
+}
+
+impl Default for Feed {
+    fn default() -> Feed {
+        Feed {
+            before: None,
+            may_add: true,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    context: Option<Context>,
+    pattern: Option<PatternId>,
+    /// The greatest distance to known patterns of this operation, if that is more than was known.
+    distance: Option<(Op, u64)>,
+    evicted: Option<PatternId>,
+}
+
 impl Finder {
     fn new(detector: Detector) -> Finder {
         Finder {
@@ -505,19 +638,56 @@ impl Finder {
         }
     }
 
+    /// Whether a pattern can be one.
+    fn check(&self, pattern: Option<&Pattern>) -> Result<(), Nonsense> {
+        match (&self.known, pattern) {
+            (Some(known), Some(pattern)) if !known.settings().can_be(pattern) => Err(Nonsense {
+                what: "the pattern",
+                value: format!("{} points", pattern.points().len()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn find(
         &mut self,
         seen: &Observation,
         pattern: Option<Pattern>,
         ionodes: u32,
-    ) -> Option<Context> {
+        feed: Feed,
+    ) -> Found {
+        let Some(known) = &mut self.known else {
+            return Found {
+                context: seen.context(&self.detector, ionodes),
+                ..Found::default()
+            };
+        };
+        // What tells nothing about who asks is no pattern either.
+        let Some(pattern) = pattern.filter(|_| seen.arrived.is_some()) else {
+            return Found::default();
+        };
+        let of = |id: PatternId| Found {
+            context: Some(Context::Pattern(id.0)),
+            pattern: Some(id),
+            ..Found::default()
+        };
+        if !feed.may_add {
+            return known.recognise(&pattern).map(of).unwrap_or_default();
+        }
+        let op = pattern.majority();
+        let (decision, distance) = known.decide_after(pattern, feed.before);
+        Found {
+            distance: (distance > known.distance_max(op)).then_some((op, distance)),
+            evicted: decision.evicted.map(|it| it.id),
+            ..of(decision.id)
+        }
+    }
+
+    /// Compares some known patterns with each other, if that is due.
+    fn recompare(&mut self, most: usize) -> Vec<Merged> {
         match &mut self.known {
-            None => seen.context(&self.detector, ionodes),
-            // What tells nothing about who asks is no pattern either.
-            Some(known) => {
-                let pattern = pattern.filter(|_| seen.arrived.is_some())?;
-                Some(Context::Pattern(known.decide(pattern).id.0))
-            }
+            Some(known) if known.may_recompare() => known.recompare(most),
+            _ => Vec::new(),
         }
     }
 }
@@ -537,6 +707,8 @@ fn middle(sorted: &[(NodeId, f64)]) -> f64 {
 pub struct Alone {
     tuner: Tuner,
     finder: Finder,
+    /// The last pattern.
+    pattern: Option<PatternId>,
 }
 
 impl Alone {
@@ -545,6 +717,7 @@ impl Alone {
         Alone {
             tuner,
             finder: Finder::new(detector),
+            pattern: None,
         }
     }
 
@@ -557,6 +730,16 @@ impl Alone {
     /// The patterns that are known, where contexts are patterns.
     pub fn known(&self) -> Option<&KnowledgeBase> {
         self.finder.known.as_ref()
+    }
+
+    /// What was learned and the patterns that are known, to keep what changed.
+    pub fn learned_mut(&mut self) -> (&mut Tuner, Option<&mut KnowledgeBase>) {
+        (&mut self.tuner, self.finder.known.as_mut())
+    }
+
+    /// The last pattern, where contexts are patterns.
+    pub fn pattern(&self) -> Option<PatternId> {
+        self.pattern
     }
 
     /// What was learned.
@@ -588,13 +771,36 @@ impl Alone {
         in_force: Arm,
     ) -> (Option<Context>, Choice) {
         let context = match seen.check() {
-            Ok(()) => self.finder.find(seen, pattern, 1),
+            Ok(()) => self.find(seen, pattern),
             Err(_) => None,
         };
         if let (Some(context), Some(arm), Some(reward)) = (context, realised, seen.reward()) {
             self.tuner.learn(&context, arm, reward);
         }
         (context, self.tuner.choose(context.as_ref(), in_force))
+    }
+
+    fn find(&mut self, seen: &Observation, pattern: Option<Pattern>) -> Option<Context> {
+        for Merged { id, into } in self.finder.recompare(RECOMPARED) {
+            self.tuner
+                .join(&Context::Pattern(id.0), &Context::Pattern(into.0));
+            if self.pattern == Some(id) {
+                self.pattern = Some(into);
+            }
+        }
+        let feed = Feed {
+            before: self.pattern,
+            ..Feed::default()
+        };
+        let found = self.finder.find(seen, pattern, 1, feed);
+        if let (Some(known), Some((op, distance))) = (&mut self.finder.known, found.distance) {
+            known.stretch(op, distance);
+        }
+        if let Some(gone) = found.evicted {
+            self.tuner.forget(&Context::Pattern(gone.0));
+        }
+        self.pattern = found.pattern.or(self.pattern);
+        found.context
     }
 }
 
@@ -855,16 +1061,137 @@ mod tests {
         );
     }
 
+    /// A pattern of our kind whose points are these many powers of two.
+    fn pattern(powers: u32) -> Pattern {
+        Pattern::new(vec![powers << 16; 24], 1, 100, 0)
+    }
+
+    fn matching(consensus: Consensus) -> Council {
+        council(consensus).matching(KnowledgeBase::new(presagio_pattern::Settings::ours()))
+    }
+
+    /// Nodes whose patterns take turns, each in its own way: what each does next is known all the same.
+    #[test]
+    fn what_follows_what_is_known_for_each_node() {
+        let mut council = matching(Consensus::Majority);
+        let ways = [[1, 20, 40], [40, 20, 1]];
+        for round in 1..40_u64 {
+            for (node, way) in ways.iter().enumerate() {
+                let said = said(node as u64, Arms::windows().safe());
+                let now = Nanos(round * 1_000_000_000 + node as u64);
+                let seen = pattern(way[round as usize % 3]);
+                council.announce_with(&said, Some(seen), now).expect("true");
+            }
+        }
+        let known = council.known().expect("patterns");
+        let id = |powers: u32| {
+            let points = [powers << 16; 24];
+            let of = |id: &PatternId| known.pattern(*id).expect("known").points() == points;
+            known.ids().find(of).expect("it came")
+        };
+        let follow = |powers: u32| -> Vec<PatternId> {
+            let mut all: Vec<PatternId> = known.successors(id(powers)).map(|it| it.0).collect();
+            all.sort();
+            all
+        };
+        // Each is followed by one in the first way and by the other in the second, never by itself.
+        assert_eq!(known.len(), 3);
+        for (one, others) in [(1, [20, 40]), (20, [1, 40]), (40, [1, 20])] {
+            let mut expected = others.map(id);
+            expected.sort();
+            assert_eq!(follow(one), expected, "after {one}");
+        }
+        assert_eq!(council.pattern(NodeId(0)), Some(id(1)));
+    }
+
+    #[test]
+    fn one_node_among_several_cannot_make_all_patterns_look_alike() {
+        let mut council = matching(Consensus::PerContext);
+        let mut contexts = Vec::new();
+        for round in 1..30_u64 {
+            contexts.clear();
+            for node in 0..4 {
+                let said = said(node, Arms::windows().safe());
+                let now = Nanos(round * 1_000_000_000 + node);
+                let seen = pattern(10 + 4 * ((node + round) % 3) as u32);
+                let decision = council.announce_with(&said, Some(seen), now);
+                contexts.extend(decision.expect("true").context);
+            }
+            // It says whatever is farthest from all others.
+            let lie = said(99, Arms::windows().safe());
+            let now = Nanos(round * 1_000_000_000 + 900_000_000);
+            let extreme = pattern(64 * (round % 2) as u32);
+            council
+                .announce_with(&lie, Some(extreme), now)
+                .expect("it could be");
+        }
+        contexts.sort();
+        contexts.dedup();
+        assert_eq!(contexts.len(), 3, "honest nodes' patterns are told apart");
+        let made_up = Pattern::new(vec![u32::MAX; 24], 1, 100, 0);
+        let lie = said(99, Arms::windows().safe());
+        let refused = council.announce_with(&lie, Some(made_up), Nanos::from_secs(31));
+        assert!(matches!(refused, Err(Refused::Nonsense(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn one_that_makes_patterns_up_does_not_push_out_those_of_others() {
+        let mut council = matching(Consensus::PerContext);
+        let mut honest = None;
+        for round in 1..400_u64 {
+            let good = said(1, Arms::windows().safe());
+            let now = Nanos(round * 1_000_000_000);
+            let decision = council.announce_with(&good, Some(pattern(10)), now);
+            let context = decision.expect("true").context;
+            assert!(honest.is_none() || honest == context);
+            honest = context;
+            for at in 0..20_u32 {
+                let lie = said(99, Arms::windows().safe());
+                let point = (round as u32 * 20 + at) * 300;
+                let seen = Pattern::new(vec![point; 24], 1, 100, 0);
+                let said = council.announce_with(&lie, Some(seen), now);
+                said.expect("it could be");
+            }
+        }
+        let known = council.known().map_or(0, KnowledgeBase::len);
+        assert!(known <= NEW_CONTEXTS_MAX as usize + 400 + 10, "{known}");
+    }
+
+    #[test]
+    fn patterns_that_turn_out_to_be_the_same_share_what_was_learned() {
+        let tuner = council(Consensus::Majority).tuner;
+        let known = KnowledgeBase::new(presagio_pattern::Settings::ours());
+        let mut alone = Alone::new(tuner, Detector::shipped()).matching(known);
+        let arm = Arms::windows().safe();
+        let near = Pattern::new(vec![10 << 16 | 9; 24], 1, 100, 0);
+        let mut decide = |pattern: Pattern| {
+            let (context, _) = alone.decide_with(&observation(), Some(pattern), Some(arm), arm);
+            (context, alone.tuner().len())
+        };
+        // Nothing is known of how far patterns can be apart: these two are as far as that.
+        let (first, _) = decide(pattern(10));
+        let (second, count) = decide(near.clone());
+        assert!(first != second && count == 2);
+        for _ in 0..4 {
+            decide(near.clone());
+        }
+        decide(pattern(40));
+        let (joined, count) = decide(near);
+        assert_eq!((joined, count), (first, 2), "the two, and the far one");
+        let bandit = alone.tuner().bandit(&joined.expect("a pattern"));
+        assert!(
+            bandit.is_some_and(|it| it.steps() >= 5),
+            "what more is known of"
+        );
+    }
+
     #[test]
     fn contexts_can_be_patterns_that_all_nodes_share() {
-        let settings = presagio_pattern::Settings::ours();
-        let known = KnowledgeBase::new(settings);
-        let mut council = council(Consensus::PerContext).matching(known);
-        let pattern = |kind: u32| Pattern::new(vec![kind * 1000; 24], 1, 100, 0);
+        let mut council = matching(Consensus::PerContext);
         let mut arms = [Arms::windows().safe(); 4];
         for round in 1..80 {
             for (node, arm) in arms.iter_mut().enumerate() {
-                let (kind, best) = if node < 2 { (1, 0) } else { (90, 6) };
+                let (kind, best) = if node < 2 { (1, 0) } else { (40, 6) };
                 let mut said = said(node as u64, *arm);
                 said.seen.served = served(*arm, best);
                 let now = Nanos(round * 1_000_000_000 + node as u64);

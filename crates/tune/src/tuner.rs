@@ -318,6 +318,34 @@ impl Tuner {
             .collect()
     }
 
+    /// A context will not come again.
+    pub fn forget(&mut self, gone: &Context) {
+        if self.contexts.remove(gone).is_some() {
+            self.changed.insert(*gone);
+        }
+    }
+
+    /// A context turned out to be another one: what more is known of stays.
+    pub fn join(&mut self, gone: &Context, into: &Context) {
+        let Some(known) = self.contexts.remove(gone) else {
+            return;
+        };
+        self.changed.insert(*gone);
+        let steps = self.bandit(into).map(Bandit::steps);
+        if steps.is_none_or(|steps| steps < known.bandit.steps()) {
+            self.contexts.insert(*into, known);
+            self.changed.insert(*into);
+        }
+    }
+
+    /// All that there is to keep, as if nothing was kept yet; with what is forgotten.
+    pub fn everything(&mut self) -> Vec<Changed> {
+        let learned = self.contexts.iter();
+        let learned = learned.filter(|(_, known)| known.bandit.steps() > 0);
+        self.changed.extend(learned.map(|(context, _)| *context));
+        self.changed()
+    }
+
     /// What changed since this was last asked: keys and values for a store, a value of none for what is forgotten.
     pub fn changed(&mut self) -> Vec<Changed> {
         let changed = std::mem::take(&mut self.changed);

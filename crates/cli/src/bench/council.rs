@@ -1,8 +1,10 @@
-//! `presagio bench council`: how soon nodes are answered, what that costs in memory, what adapting costs the data path, and
-//! whether a node that adapts ends where the best static choices are.
+//! `presagio bench council`: how soon nodes are answered, what that costs in memory, what adapting costs the data path,
+//! whether a node that adapts ends where the best static choices are, and what becomes of it all when the council is killed.
 
 mod crowd;
+mod known;
 mod live;
+mod outage;
 
 use super::{Bar, Effort, Report, Scope};
 use crate::table::{Cell, Table};
@@ -10,7 +12,10 @@ use crowd::Crowd;
 use std::time::Duration;
 
 const CROWD: &str = "384 nodes on loopback, council and nodes on one core";
+const MATCHED: &str = "patterns: the same, contexts being matched patterns";
+const KNOWN: &str = "memory: a council that knows 10 000 contexts";
 const SOAK: &str = "soak: 384 nodes for ten minutes";
+const OUTAGE: &str = "killed: a council that is killed and restarted under load";
 const OVERHEAD: &str = "overhead: adapting with one arm beside the same policy";
 const PHASES: &str = "phases: a workload that changes, on an emulated disk";
 
@@ -20,6 +25,8 @@ struct Plan {
     /// How long nodes announce.
     announce: Duration,
     rounds: usize,
+    contexts: u32,
+    kills: usize,
     live: live::Plan,
 }
 
@@ -31,6 +38,8 @@ impl Plan {
                 nodes: 384,
                 announce: seconds(40.0),
                 rounds: 11,
+                contexts: 10_000,
+                kills: 12,
                 live: live::Plan {
                     period: seconds(0.5),
                     fixed: seconds(4.0),
@@ -42,6 +51,8 @@ impl Plan {
                 nodes: 384,
                 announce: seconds(10.0),
                 rounds: 3,
+                contexts: 10_000,
+                kills: 4,
                 live: live::Plan {
                     period: seconds(0.5),
                     fixed: seconds(1.0),
@@ -53,6 +64,8 @@ impl Plan {
                 nodes: 8,
                 announce: seconds(0.4),
                 rounds: 1,
+                contexts: 50,
+                kills: 1,
                 live: live::Plan {
                     period: seconds(0.05),
                     fixed: seconds(0.1),
@@ -73,7 +86,25 @@ pub fn run(scope: &Scope) -> anyhow::Result<Report> {
         bars: Vec::new(),
     };
     if scope.has(CROWD) {
-        answers(&plan, dir.path(), plan.announce, CROWD, &mut report)?;
+        answers(
+            &plan,
+            &dir.path().join("crowd"),
+            plan.announce,
+            (CROWD, false),
+            &mut report,
+        )?;
+    }
+    if scope.has(MATCHED) {
+        answers(
+            &plan,
+            &dir.path().join("matched"),
+            plan.announce / 2,
+            (MATCHED, true),
+            &mut report,
+        )?;
+    }
+    if scope.has(KNOWN) {
+        memory(&plan, &dir.path().join("known"), &mut report)?;
     }
     if scope.asked(SOAK) {
         let ten_minutes = match scope.effort {
@@ -84,7 +115,7 @@ pub fn run(scope: &Scope) -> anyhow::Result<Report> {
             &plan,
             &dir.path().join("soak"),
             ten_minutes,
-            SOAK,
+            (SOAK, false),
             &mut report,
         )?;
     }
@@ -94,6 +125,9 @@ pub fn run(scope: &Scope) -> anyhow::Result<Report> {
     if scope.has(PHASES) {
         phases(&plan, &dir.path().join("phases"), &mut report)?;
     }
+    if scope.has(OUTAGE) {
+        outage(&plan, &dir.path().join("outage"), &mut report)?;
+    }
     Ok(report)
 }
 
@@ -101,21 +135,22 @@ fn answers(
     plan: &Plan,
     dir: &std::path::Path,
     long: Duration,
-    title: &str,
+    (title, patterns): (&str, bool),
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let found = Crowd::start(dir, plan.nodes)?.run(long)?;
+    let found = Crowd::start(dir, plan.nodes, patterns)?.run(long)?;
+    let of = if patterns { "patterns: " } else { "" };
     let ms = |ns: f64| ns / 1e6;
     let quantile = |q: f64| found.answers.quantile(q).unwrap_or(0) as f64;
-    let name = "from announcement to decision received, p99";
+    let name = format!("{of}from announcement to decision received, p99");
     report
         .bars
         .push(Bar::at_most(name, ms(quantile(0.99)), "ms", 5.0));
-    let name = "a decision, p99";
+    let name = format!("{of}a decision, p99");
     report
         .bars
         .push(Bar::at_most(name, ms(found.decision_ns_p99), "ms", 1.0));
-    let name = "memory of the council at the end / after a quarter of the time";
+    let name = format!("{of}memory of the council at the end / after a quarter of the time");
     report.bars.push(Bar::at_most(
         name,
         found.memory_end / found.memory_early,
@@ -169,6 +204,64 @@ fn answers(
     Ok(())
 }
 
+fn memory(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Result<()> {
+    let found = known::measure(dir, plan.contexts)?;
+    let name = format!("memory of a council with {} contexts", found.contexts);
+    report
+        .bars
+        .push(Bar::at_most(name, found.full_kib / 1024.0, "MiB", 64.0));
+    let row = |what: &str, value: f64| vec![Cell::Text(what.to_owned()), Cell::Number(value, 1)];
+    report.tables.push((
+        "memory",
+        Table {
+            title: KNOWN.to_owned(),
+            columns: vec![("what", "what"), ("value", "value")],
+            rows: vec![
+                row("contexts", found.contexts as f64),
+                row(
+                    "a council that knows nothing, MiB",
+                    found.empty_kib / 1024.0,
+                ),
+                row("one that knows them all, MiB", found.full_kib / 1024.0),
+                row("of that, what it says itself, MiB", found.said / 1048576.0),
+            ],
+        },
+    ));
+    Ok(())
+}
+
+fn outage(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Result<()> {
+    let found = outage::measure(dir, plan.kills)?;
+    let name = "throughput while the council is killed and restarted / while it is left alone";
+    report
+        .bars
+        .push(Bar::at_least(name, found.share(), "", 0.99));
+    let name = "blocks that were not what was written";
+    report
+        .bars
+        .push(Bar::at_most(name, found.wrong as f64, "", 0.0));
+    let name = "announcements that were not learned from, or twice";
+    let lost = found.announced.abs_diff(found.learned);
+    report.bars.push(Bar::at_most(name, lost as f64, "", 0.0));
+    let row = |what: &str, value: f64| vec![Cell::Text(what.to_owned()), Cell::Number(value, 2)];
+    report.tables.push((
+        "killed",
+        Table {
+            title: OUTAGE.to_owned(),
+            columns: vec![("what", "what"), ("value", "value")],
+            rows: vec![
+                row("times it was killed", found.kills as f64),
+                row("left alone, MB/s", found.calm()),
+                row("killed and restarted, MB/s", found.killed()),
+                row("blocks written and read back", found.blocks as f64),
+                row("announcements", found.announced as f64),
+                row("learned from", found.learned as f64),
+            ],
+        },
+    ));
+    Ok(())
+}
+
 fn overhead(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Result<()> {
     let rounds = live::overhead(dir, plan.rounds)?;
     let median = |of: fn(&live::Pair) -> f64| {
@@ -213,9 +306,14 @@ fn phases(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Re
     let mut rows = Vec::new();
     for phase in &found {
         let (best, speed) = phase.best();
-        let share = phase.adapted() / speed;
-        let name = format!("{}: adaptive / the best static choice ({best})", phase.name);
-        report.bars.push(Bar::at_least(name, share, "", 0.97));
+        for (kind, adaptive) in live::KINDS.iter().zip(&phase.adaptive) {
+            let share = live::after_the_first(adaptive) / speed;
+            let name = format!(
+                "{}: adaptive by {kind} / the best static choice ({best})",
+                phase.name
+            );
+            report.bars.push(Bar::at_least(name, share, "", 0.97));
+        }
         for (arm, speed) in &phase.fixed {
             rows.push(vec![
                 Cell::Text(phase.name.to_owned()),
@@ -223,12 +321,14 @@ fn phases(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Re
                 Cell::Number(*speed, 2),
             ]);
         }
-        for (at, speed) in phase.adaptive.iter().enumerate() {
-            rows.push(vec![
-                Cell::Text(phase.name.to_owned()),
-                Cell::Text(format!("adaptive, repetition {}", at + 1)),
-                Cell::Number(*speed, 2),
-            ]);
+        for (kind, adaptive) in live::KINDS.iter().zip(&phase.adaptive) {
+            for (at, speed) in adaptive.iter().enumerate() {
+                rows.push(vec![
+                    Cell::Text(phase.name.to_owned()),
+                    Cell::Text(format!("adaptive by {kind}, repetition {}", at + 1)),
+                    Cell::Number(*speed, 2),
+                ]);
+            }
         }
     }
     report.tables.push((

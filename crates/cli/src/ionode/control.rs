@@ -22,6 +22,9 @@ pub enum Order {
         /// All figures, in Prometheus's format
         #[arg(long)]
         metrics: bool,
+        /// The patterns that it knows by itself, and what follows what, with --context pattern
+        #[arg(long, conflicts_with = "metrics")]
+        patterns: bool,
     },
     /// Schedule requests by another policy from now on
     Policy {
@@ -64,7 +67,13 @@ impl Order {
             Order::Status {
                 node,
                 metrics: true,
+                ..
             } => (node, "GET", "/metrics".to_owned()),
+            Order::Status {
+                node,
+                patterns: true,
+                ..
+            } => (node, "GET", "/patterns".to_owned()),
             Order::Status { node, .. } => (node, "GET", "/status".to_owned()),
             Order::Policy { name, node } => {
                 (node, "POST", format!("/policy?name={}", escaped(name)))

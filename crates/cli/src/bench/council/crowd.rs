@@ -1,13 +1,14 @@
 //! Many nodes on one thread: each announces once a period at a moment of its own, and does what it is told.
 //!
 //! What an arm gives in a situation is made up, with some noise; so the council has something to learn, and it can be said
-//! how often it told nodes the best.
+//! how often it told nodes the best. Where contexts are patterns, each situation has one, with some noise too.
 
 use crate::ionode::control::ask;
-use presagio_core::{Histogram, Nanos, Op};
+use presagio_core::{FileId, Histogram, Nanos, Op, Range};
 use presagio_council::wire::{Announcement, FRAME_MAX, Hello, Message};
 use presagio_ionode::Address;
 use presagio_ninep::Frames;
+use presagio_pattern::{Pattern, Recorder, Settings};
 use presagio_tune::{Arm, Arms, Arrived, Features, Observation, Random};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -34,6 +35,8 @@ pub struct Crowd {
     nodes: Vec<Node>,
     epoll: OwnedFd,
     random: Random,
+    /// Makes patterns, where contexts are such.
+    recorder: Option<Recorder>,
     _one_core: OneCore,
 }
 
@@ -64,7 +67,7 @@ pub struct Found {
 
 impl Crowd {
     /// Starts a council, and connects the nodes; all on one core, where that can be had.
-    pub fn start(dir: &Path, nodes: usize) -> anyhow::Result<Crowd> {
+    pub fn start(dir: &Path, nodes: usize, patterns: bool) -> anyhow::Result<Crowd> {
         std::fs::create_dir_all(dir)?;
         let control = Address::Unix(dir.join("control"));
         let one_core = OneCore::new();
@@ -83,6 +86,9 @@ impl Crowd {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
+        if patterns {
+            command.args(["--context", "pattern"]);
+        }
         let mut council = command.spawn()?;
         let address = listening(&mut council)?;
         let mut random = Random::new(7);
@@ -101,6 +107,7 @@ impl Crowd {
             nodes: all,
             epoll,
             random,
+            recorder: patterns.then(|| Recorder::new(&Settings::ours())),
             _one_core: one_core,
         })
     }
@@ -149,7 +156,7 @@ impl Crowd {
             let mut next = until;
             for node in &mut self.nodes {
                 if node.next <= now {
-                    node.announce(&mut self.random)?;
+                    node.announce(&mut self.random, self.recorder.as_mut())?;
                 }
                 next = next.min(node.next);
             }
@@ -181,7 +188,7 @@ impl Crowd {
         let mut events = Vec::with_capacity(512);
         let start = Instant::now();
         for node in &mut self.nodes {
-            node.announce(&mut self.random)?;
+            node.announce(&mut self.random, self.recorder.as_mut())?;
         }
         while self.nodes.iter().any(|node| node.asked.is_some()) {
             anyhow::ensure!(start.elapsed() < Duration::from_secs(10), "no answer");
@@ -254,7 +261,11 @@ impl Node {
         self.stream.write_all(&bytes)
     }
 
-    fn announce(&mut self, random: &mut Random) -> anyhow::Result<()> {
+    fn announce(
+        &mut self,
+        random: &mut Random,
+        recorder: Option<&mut Recorder>,
+    ) -> anyhow::Result<()> {
         self.sequence += 1;
         let announcement = Announcement {
             sequence: self.sequence,
@@ -262,6 +273,7 @@ impl Node {
             settled: self.settled,
             again: false,
             observation: observation(self.situation, self.arm, random),
+            pattern: recorder.and_then(|it| pattern(self.situation, it, random)),
         };
         self.settled = true;
         self.next += PERIOD;
@@ -337,8 +349,20 @@ fn observation(situation: usize, arm: Arm, random: &mut Random) -> Observation {
     }
 }
 
+/// The pattern of a situation: as many requests as suffice to tell it.
+fn pattern(situation: usize, recorder: &mut Recorder, random: &mut Random) -> Option<Pattern> {
+    let size = 4096_u64 << situation;
+    for at in 0..40 {
+        let file = FileId(at % (1 + situation as u64));
+        let gap = size * (1 + situation as u64 % 3) + random.below(512) as u64;
+        let range = Range::at(at * (size + gap), size);
+        recorder.observe(file, Op::ALL[situation % 2], range);
+    }
+    recorder.end()
+}
+
 /// What the council says of where it listens.
-fn listening(council: &mut Child) -> anyhow::Result<String> {
+pub fn listening(council: &mut Child) -> anyhow::Result<String> {
     use std::io::{BufRead, BufReader};
     let stderr = council.stderr.take().expect("a pipe");
     let mut lines = BufReader::new(stderr).lines();
@@ -380,7 +404,7 @@ impl Drop for OneCore {
 }
 
 /// Kilobytes of memory that a process has.
-fn memory(pid: u32) -> anyhow::Result<f64> {
+pub fn memory(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let figure = line.and_then(|line| line.split_whitespace().next()?.parse().ok());

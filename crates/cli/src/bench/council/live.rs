@@ -66,35 +66,39 @@ pub struct Outcome {
     pub name: &'static str,
     /// By arm, megabytes a second.
     pub fixed: Vec<(String, f64)>,
-    /// By repetition.
-    pub adaptive: Vec<f64>,
+    /// By kind of context, by repetition.
+    pub adaptive: [Vec<f64>; 2],
 }
+
+/// What contexts are.
+pub const KINDS: [&str; 2] = ["parameters", "pattern"];
 
 impl Outcome {
     pub fn best(&self) -> (&str, f64) {
         let best = self.fixed.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         best.map_or(("", f64::NAN), |(arm, speed)| (arm, *speed))
     }
+}
 
-    /// After the first half of the repetitions: the middle of the others.
-    pub fn adapted(&self) -> f64 {
-        let mut last = self.adaptive[self.adaptive.len() / 2..].to_vec();
-        last.sort_by(f64::total_cmp);
-        last[last.len() / 2]
-    }
+/// After the first half of the repetitions: the middle of the others.
+pub fn after_the_first(repetitions: &[f64]) -> f64 {
+    let mut last = repetitions[repetitions.len() / 2..].to_vec();
+    last.sort_by(f64::total_cmp);
+    last[last.len() / 2]
 }
 
 /// A council that runs until it is dropped.
-struct Council(Child);
+pub struct Council(Child);
 
 impl Council {
-    fn start(dir: &Path, period: Duration) -> anyhow::Result<(Council, String)> {
+    pub fn start(dir: &Path, period: Duration) -> anyhow::Result<(Council, String)> {
         let socket = dir.join("council");
         let address = format!("unix:{}", socket.display());
         let child = Command::new(std::env::current_exe()?)
             .args(["council", "--listen", &address, "--seed", "1", "--store"])
             .arg(dir.join("store"))
             .args(["--period", &period.as_secs_f64().to_string()])
+            .args(["--consensus", "context"])
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -165,14 +169,14 @@ pub fn overhead(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Pair>> {
 /// Each static choice in each phase, then a node that adapts while phases come and go.
 pub fn phases(dir: &Path, plan: &Plan) -> anyhow::Result<Vec<Outcome>> {
     std::fs::create_dir_all(dir)?;
-    let steps = ARMS.len() + plan.repetitions;
+    let steps = ARMS.len() + KINDS.len() * plan.repetitions;
     let progress = progress(steps as u64);
     let mut found: Vec<Outcome> = Phase::ALL
         .iter()
         .map(|phase| Outcome {
             name: phase.name(),
             fixed: Vec::new(),
-            adaptive: Vec::new(),
+            adaptive: Default::default(),
         })
         .collect();
     let device = ["--emulate", "hdd", "--depth", "1"];
@@ -193,23 +197,34 @@ pub fn phases(dir: &Path, plan: &Plan) -> anyhow::Result<Vec<Outcome>> {
         progress.inc(1);
     }
     let (period, arms) = (plan.period.as_secs_f64().to_string(), ARMS.join(","));
-    let learning = [
-        "--policy", "adaptive", "--period", &period, "--arms", &arms, "--seed", "1",
-    ];
-    let server = Server::presagio(&sub(dir, "adaptive")?, &[&device[..], &learning].concat())?;
-    let load = Load::new(&server)?;
-    for _ in 0..plan.repetitions {
-        progress.set_message("adapting");
-        for (phase, outcome) in Phase::ALL.into_iter().zip(&mut found) {
-            outcome.adaptive.push(load.run(phase, plan.phase)?);
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        let learning = [
+            "--policy",
+            "adaptive",
+            "--period",
+            &period,
+            "--arms",
+            &arms,
+            "--seed",
+            "1",
+            "--context",
+            kind,
+        ];
+        let server = Server::presagio(&sub(dir, kind)?, &[&device[..], &learning].concat())?;
+        let load = Load::new(&server)?;
+        for _ in 0..plan.repetitions {
+            progress.set_message(format!("adapting by {kind}"));
+            for (phase, outcome) in Phase::ALL.into_iter().zip(&mut found) {
+                outcome.adaptive[at].push(load.run(phase, plan.phase)?);
+            }
+            progress.inc(1);
         }
-        progress.inc(1);
     }
     progress.finish_and_clear();
     Ok(found)
 }
 
-fn sub(dir: &Path, name: &str) -> anyhow::Result<std::path::PathBuf> {
+pub fn sub(dir: &Path, name: &str) -> anyhow::Result<std::path::PathBuf> {
     let path = dir.join(name);
     std::fs::create_dir_all(&path)?;
     Ok(path)
