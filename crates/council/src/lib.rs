@@ -19,15 +19,18 @@
 
 mod client;
 mod connection;
+mod figures;
 mod hall;
 mod late;
 pub mod log;
 mod server;
 pub mod store;
+pub mod view;
 mod window;
 pub mod wire;
 
 pub use client::{Client, ClientConfig, LineState, Proof};
+pub use figures::Figures;
 pub use hall::{Hall, HallConfig, HallError, STORE, candidates, observed, unix_ms};
 pub use server::{DoorConfig, ListenError, Server};
 pub use window::Window;

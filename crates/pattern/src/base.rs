@@ -299,6 +299,13 @@ impl KnowledgeBase {
         })
     }
 
+    /// What came after this pattern, and how often.
+    pub fn successors(&self, id: PatternId) -> impl Iterator<Item = (PatternId, u32)> + '_ {
+        let place = self.place(id).into_iter();
+        let all = place.flat_map(|place| self.known[place].successors);
+        all.filter(|(_, times)| *times > 0)
+    }
+
     /// There is a gap: what comes now does not follow what came before.
     pub fn lose_track(&mut self) {
         self.last = None;
