@@ -8,6 +8,7 @@ use crate::learning::{self, Learning};
 use crate::size::Size;
 use presagio_core::Nanos;
 use presagio_council::{DoorConfig, Hall, HallConfig, HallError, ListenError, Server, Window};
+use presagio_dashboard::COUNCIL_ADDRESS;
 use presagio_door::{Address, TcpProof, TlsFiles};
 use presagio_tune::{Consensus, CouncilSettings};
 use std::io::{self, ErrorKind, Write};
@@ -35,6 +36,8 @@ Examples:
   presagio ionode --export /lustre --listen tcp:0.0.0.0:5640 --auth munge \\
       --policy adaptive --council tcp:council:5650 \\
       --council-munge                                 a node of it
+  presagio council --listen unix:/run/council.sock --store /var/lib/council \\
+      --dashboard                       and look: http://127.0.0.1:9655/
   presagio council status unix:/run/council.sock.control
   presagio council explain --store /var/lib/council --node io3 --since 10m
   presagio council explain --store /var/lib/council --context write --json"
@@ -54,6 +57,10 @@ pub struct Args {
     /// Where Prometheus reads, for example tcp:127.0.0.1:9650 (and /metrics); also /status and /learned
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
+    /// The live dashboard, for a browser and for `presagio top`. It only shows, and everything to whoever reaches the address: by
+    /// default that is this machine alone; from elsewhere, ssh -L 9655:127.0.0.1:9655
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = COUNCIL_ADDRESS)]
+    dashboard: Option<Address>,
     /// How often nodes announce, in seconds: the same for all
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     period: f64,
@@ -226,14 +233,26 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let server = Server::start(hall, &args.listen, args.door()).map_err(cannot_listen)?;
     let say = |what: &str| crate::ionode::say("council", args.log_json, what);
     let mut windows = Vec::new();
-    for address in args.control().iter().chain(&args.metrics) {
-        let window = Window::open(address, server.hall().clone()).map_err(|error| {
+    if let Some(address) = &args.dashboard {
+        crate::dashboard::check(address, false)?;
+    }
+    // The control socket shows the dashboard too, to `presagio top`.
+    let control = args.control();
+    let all = control
+        .iter()
+        .map(|it| (it, true))
+        .chain(args.metrics.iter().map(|it| (it, false)));
+    for (address, dashboard) in all.chain(args.dashboard.iter().map(|it| (it, true))) {
+        let window = Window::open(address, server.hall().clone(), dashboard).map_err(|error| {
             cannot_listen(ListenError::Address {
                 address: address.clone(),
                 error,
             })
         })?;
-        say(&format!("status on {}", window.address()));
+        say(&match args.dashboard.as_ref() == Some(address) {
+            true => crate::dashboard::where_it_is(&window.address()),
+            false => format!("status on {}", window.address()),
+        });
         windows.push(window);
     }
     for address in server.addresses() {

@@ -9,6 +9,7 @@ use crate::sched::compare::{Policy, policy_or};
 use crate::size::Size;
 use presagio_core::Nanos;
 use presagio_council::{ClientConfig, Proof};
+use presagio_dashboard::{NODE_ADDRESS, Opened, Token};
 use presagio_device::Model;
 use presagio_ionode::{
     AdaptiveConfig, Address, AutoConfig, Config, Node, StartError, TcpProof, TlsFiles,
@@ -58,6 +59,8 @@ Examples:
       --policy adaptive --context pattern      situations are patterns
   presagio ionode --export /lustre --listen unix:/run/node.sock \\
       --policy adaptive --council tcp:council:5650
+  presagio ionode --export /scratch --listen unix:/run/node.sock --dashboard
+                                               http://127.0.0.1:9645/
   presagio ionode status unix:/run/node.sock.control
   presagio ionode policy SJF unix:/run/node.sock.control
   diodcat -s 127.0.0.1:5640 -a /scratch file   read with diod's client
@@ -79,6 +82,13 @@ pub struct Args {
     /// Where Prometheus reads, for example tcp:127.0.0.1:9640 (and /metrics); also /status
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
+    /// The live dashboard, for a browser and for `presagio top`. It shows everything to whoever reaches the address: by default
+    /// that is this machine alone; from elsewhere, ssh -L 9645:127.0.0.1:9645
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = NODE_ADDRESS)]
+    dashboard: Option<Address>,
+    /// Let who has this file's token set the policy over the dashboard; without it, that only shows
+    #[arg(long, value_name = "FILE", requires = "dashboard")]
+    dashboard_token: Option<PathBuf>,
     /// How requests are scheduled (`presagio sched list` explains each); auto chooses by what arrives, adaptive learns
     /// from what comes of it
     #[arg(long, value_name = "NAME", ignore_case = true, default_value = "TO-agg", value_parser = policy_or(&["auto", "adaptive"]))]
@@ -365,6 +375,42 @@ impl Args {
         self.control.clone().or(beside)
     }
 
+    /// Who may give orders over the dashboard.
+    fn token(&self) -> anyhow::Result<Option<Token>> {
+        if let Some(address) = &self.dashboard {
+            crate::dashboard::check(address, self.dashboard_token.is_some())?;
+        }
+        let token = self.dashboard_token.as_deref().map(Token::read);
+        token.transpose().map_err(|error| {
+            failure(
+                "--dashboard-token",
+                error,
+                "name a file of 16 bytes or more that only you may read (chmod 600)",
+            )
+        })
+    }
+
+    /// Windows for orders, for Prometheus, and for people.
+    fn open_windows(&self, node: &mut Node, token: Option<Token>) -> anyhow::Result<()> {
+        let cannot = |error: StartError| failure("the node cannot start", &error, advice(&error));
+        let mut open = |address: &Address, dashboard, token| {
+            let opened = Opened { dashboard, token };
+            node.open_window(address, opened).map_err(cannot)
+        };
+        // The control socket shows the dashboard too, to `presagio top`.
+        if let Some(address) = self.control() {
+            self.say(&format!("status on {}", open(&address, true, None)?));
+        }
+        if let Some(address) = &self.metrics {
+            self.say(&format!("status on {}", open(address, false, None)?));
+        }
+        if let Some(address) = &self.dashboard {
+            let at = open(address, true, token)?;
+            self.say(&crate::dashboard::where_it_is(&at));
+        }
+        Ok(())
+    }
+
     fn say(&self, what: &str) {
         say("ionode", self.log_json, what);
     }
@@ -440,6 +486,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let storage = args.storage.open(export)?;
     let cannot = |error: StartError| failure("the node cannot start", &error, advice(&error));
     let config = args.config(export, storage.servers())?;
+    let token = args.token()?;
     let model = args.model()?;
     let times = model.as_ref().map(crate::model::service_time).transpose()?;
     let mut node =
@@ -447,10 +494,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(times) = times {
         node.engine().set_service_time(times);
     }
-    for address in args.control().iter().chain(&args.metrics) {
-        let at = node.open_window(address).map_err(cannot)?;
-        args.say(&format!("status on {at}"));
-    }
+    args.open_windows(&mut node, token)?;
     if let Some(trace) = &args.foresight {
         let cannot = |error| {
             failure(

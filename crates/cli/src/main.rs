@@ -20,6 +20,7 @@
 //! | `repro` | [`repro`] | repeats what the papers published |
 //! | `sched` | [`sched`] | shows the scheduling policies, compares them on real storage |
 //! | `sim` | [`sim`] | tries schedulers on a virtual cluster |
+//! | `top` | [`top`] | shows in a terminal what a council or an I/O node does now |
 //! | `train` | [`train`] | learns which policy suits which application and device |
 //! | `trace` | [`trace`] | converts, shows, merges and replays recordings of I/O |
 //! | `completions`, `man` | [`generate`] | writes what is generated from the command itself |
@@ -32,6 +33,7 @@ mod advise;
 mod advisor;
 mod bench;
 mod council;
+mod dashboard;
 mod demo;
 mod direct;
 mod failure;
@@ -54,6 +56,7 @@ mod size;
 mod svg;
 mod table;
 mod terminal;
+mod top;
 mod trace;
 mod train;
 
@@ -84,6 +87,7 @@ Examples:
                                     use them
   presagio council --listen tcp:0.0.0.0:5650 --store /var/lib/council
                                     tune I/O nodes by what works
+  presagio top                      what do they do now?
   presagio profile /scratch         what is this storage like?
   presagio sched list               what are the ten policies?
   presagio sim 001-fig2a            which would suit a whole cluster?
@@ -114,6 +118,7 @@ enum Command {
     Repro(repro::Args),
     Sched(sched::Args),
     Sim(sim::Args),
+    Top(top::Args),
     Trace(trace::Args),
     Train(train::Args),
     Completions(generate::CompletionsArgs),
@@ -161,6 +166,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Repro(args) => repro::run(&args),
         Command::Sched(args) => sched::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Completions(args) => generate::completions(&args),

@@ -85,6 +85,18 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// What was counted since `earlier`, an older state of this histogram. The extremes are as exact as the buckets.
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let mut buckets = self.buckets;
+        for (mine, theirs) in buckets.iter_mut().zip(earlier.buckets) {
+            *mine = mine.saturating_sub(theirs);
+        }
+        let first = buckets.iter().position(|n| *n > 0).unwrap_or(0);
+        let last = buckets.iter().rposition(|n| *n > 0).unwrap_or(0);
+        let (min, max) = (self.bounds(first).0, self.bounds(last).1);
+        Histogram::from_parts(buckets, self.sum.wrapping_sub(earlier.sum), min, max)
+    }
+
     /// How many values were counted.
     pub fn count(&self) -> u64 {
         self.count
@@ -155,6 +167,22 @@ mod tests {
         let mut h = Histogram::new();
         values.iter().for_each(|&v| h.record(v));
         h
+    }
+
+    #[test]
+    fn what_came_since_is_what_was_not_there_before() {
+        let mut now = of(&[5, 1_000_000]);
+        let before = now.clone();
+        assert_eq!(now.since(&before), Histogram::new());
+        [100, 110, 120].into_iter().for_each(|v| now.record(v));
+        let since = now.since(&before);
+        assert_eq!((since.count(), since.sum()), (3, 330));
+        assert_eq!((since.min(), since.max()), (Some(64), Some(127)));
+        assert!(
+            since
+                .quantile(0.99)
+                .is_some_and(|it| (64..128).contains(&it))
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! taught something, each announcement is kept until the council says that it will not forget it, and is said again after a
 //! connection was lost; past a bound the oldest are given up.
 
+use crate::figures::Figures;
 use crate::wire::{Announcement, Decision, FRAME_MAX, Hello, Malformed, Message};
 use presagio_ninep::client::{Options, Socket, Stream, TlsIdentity, TlsSocket};
 use presagio_ninep::session::munge;
@@ -79,6 +80,8 @@ struct State {
     /// To be said again, on the connection of now.
     again: VecDeque<Announcement>,
     unkept: VecDeque<Announcement>,
+    /// What the node does now, if that was not sent: for people, so only the newest counts.
+    figures: Option<Figures>,
     decision: Option<Decision>,
     line: LineState,
     ends: bool,
@@ -152,6 +155,12 @@ impl Client {
             state.again.push_back(Announcement { again: true, ..old });
         }
         drop(state);
+        self.desk.changed.notify_all();
+    }
+
+    /// Shows the council what the node does now, as soon as that can be.
+    pub fn show(&self, figures: Figures) {
+        self.desk.state().figures = Some(figures);
         self.desk.changed.notify_all();
     }
 
@@ -369,7 +378,7 @@ fn tell(desk: &Desk) {
             Some(stream) => Some(stream.clone()).zip(next(&mut state)),
             None => None,
         };
-        let Some((stream, announcement)) = next else {
+        let Some((stream, message)) = next else {
             state = desk
                 .changed
                 .wait(state)
@@ -377,10 +386,11 @@ fn tell(desk: &Desk) {
             continue;
         };
         drop(state);
-        let sent = send(&*stream, &Message::Announcement(announcement));
+        let is_announcement = matches!(message, Message::Announcement(_));
+        let sent = send(&*stream, &message);
         state = desk.state();
         match sent {
-            Ok(()) => state.line.sent += 1,
+            Ok(()) => state.line.sent += u64::from(is_announcement),
             Err(_) => {
                 // Whoever receives finds out, and connects anew.
                 stream.close();
@@ -395,8 +405,10 @@ fn tell(desk: &Desk) {
 }
 
 /// First what the council may have missed, so that it hears things in their order.
-fn next(state: &mut State) -> Option<Announcement> {
-    state.again.pop_front().or_else(|| state.waiting.take())
+fn next(state: &mut State) -> Option<Message> {
+    let announcement = state.again.pop_front().or_else(|| state.waiting.take());
+    let figures = || state.figures.take().map(Message::Figures);
+    announcement.map(Message::Announcement).or_else(figures)
 }
 
 fn send(stream: &dyn Stream, message: &Message) -> io::Result<()> {

@@ -7,11 +7,14 @@
 //! does not know to be kept; these late words ([`Late`]) are learned as the round would have done: from several nodes the
 //! median, so that one that lies is not heard more than it would have been.
 
+use crate::figures::Figures;
 use crate::late::Late;
 use crate::log::Log;
 use crate::store::{self, Heard, Keeper, StoreError};
+use crate::view::{self, View};
 use crate::wire::{self, Hello};
 use presagio_core::{Histogram, Nanos, Op};
+use presagio_dashboard::{Bell, Decided, Decision, How, Snapshot};
 use presagio_door::{Peer, Proof};
 use presagio_pattern::{KnowledgeBase, PatternId, Settings};
 use presagio_tune::{
@@ -99,13 +102,13 @@ struct Told {
 }
 
 /// A decision that is not in the log yet.
-struct Unexplained {
+pub(crate) struct Unexplained {
     at_ms: u64,
-    node: String,
+    pub node: String,
     sequence: u64,
     seen: Observation,
     in_force: String,
-    decision: CouncilDecision,
+    pub decision: CouncilDecision,
 }
 
 struct Inner {
@@ -125,6 +128,7 @@ struct Inner {
     late: Late,
     unexplained: Vec<Unexplained>,
     times: Histogram,
+    view: View,
 }
 
 /// Counts for Prometheus.
@@ -147,6 +151,8 @@ pub(crate) struct Counts {
 pub struct Hall {
     inner: Mutex<Inner>,
     pub(crate) counts: Counts,
+    /// Rings when something happened that a person waits for.
+    pub(crate) bell: Bell,
     start: Instant,
     dir: PathBuf,
     own_uid: u32,
@@ -201,6 +207,7 @@ impl Hall {
             late: Late::default(),
             unexplained: Vec::new(),
             times: Histogram::default(),
+            view: View::new(),
         };
         for (name, heard) in kept.nodes {
             inner.remember(name, heard, None);
@@ -209,6 +216,7 @@ impl Hall {
         Ok(Hall {
             inner: Mutex::new(inner),
             counts: Counts::default(),
+            bell: Bell::default(),
             start: Instant::now(),
             own_uid: rustix::process::geteuid().as_raw(),
             dir,
@@ -307,6 +315,8 @@ impl Hall {
             (member.is_here, member.is_new) = (true, true);
             member.since = Instant::now();
         }
+        inner.view.joined(&hello.name);
+        self.bell.ring();
         tracing::info!("node {} is here: {peer}", hello.name);
         Ok(kept)
     }
@@ -319,7 +329,16 @@ impl Hall {
             member.is_here = false;
             member.since = Instant::now();
             inner.council.leave(member.id);
+            inner.view.left(name);
+            self.bell.ring();
             tracing::info!("node {name} has left");
+        }
+    }
+
+    /// A node says what it does at the moment.
+    pub(crate) fn shown(&self, name: &str, figures: &Figures) {
+        if self.inner().view.shown(name, figures) {
+            self.bell.ring();
         }
     }
 
@@ -401,6 +420,7 @@ impl Hall {
         inner.keep();
         for entry in std::mem::take(&mut inner.unexplained) {
             inner.log.add(&entry.explanation());
+            inner.view.decided(entry);
         }
         inner.log.flush();
     }
@@ -498,6 +518,35 @@ impl Hall {
             "loop_looks": self.counts.looks.load(Relaxed),
             "nodes": nodes,
         })
+    }
+
+    /// All that the dashboard shows.
+    pub fn snapshot(&self) -> Snapshot {
+        let totals = self.totals();
+        let mut inner = self.inner();
+        let inner = &mut *inner;
+        let settings = inner.council.settings();
+        let tuner = inner.council.tuner();
+        let arm = inner.council.arm();
+        let mut snapshot = Snapshot {
+            service: "council".to_owned(),
+            name: inner.view.host().to_owned(),
+            how: How {
+                period_s: Some(settings.period.as_secs_f64()),
+                consensus: Some(settings.consensus.name().to_owned()),
+                agreed: arm.map(|arm| arm.to_string()),
+                ..view::how(tuner)
+            },
+            patterns: inner.council.known().map(view::patterns),
+            ..inner.view.snapshot(tuner, settings.period)
+        };
+        let all = &mut snapshot.totals;
+        all.contexts = totals.contexts as u64;
+        all.decisions = self.counts.decisions.load(Relaxed);
+        all.explorations = self.counts.explorations.load(Relaxed);
+        all.decision_ns_p50 = totals.times.quantile(0.5);
+        all.decision_ns_p99 = totals.times.quantile(0.99);
+        snapshot
     }
 
     /// What was learned, for those who want to see all of it: contexts whose name has this in it.
@@ -733,7 +782,56 @@ fn explores(why: Why) -> bool {
     matches!(why, Why::Untried | Why::Explored)
 }
 
+impl Decided for Unexplained {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn at_ms(&self) -> u64 {
+        self.at_ms
+    }
+
+    /// The same said to the same; that votes were counted otherwise is no news.
+    fn repeats(&self, earlier: &Unexplained) -> bool {
+        let said = |it: &Unexplained| {
+            let it = &it.decision;
+            (it.arm, it.own, it.context, it.why)
+        };
+        said(self) == said(earlier)
+    }
+
+    fn shown(&self) -> Decision {
+        let decision = &self.decision;
+        let text = |arm: presagio_tune::Arm| arm.to_string();
+        Decision {
+            at_ms: self.at_ms,
+            node: self.node.clone(),
+            by: "council".to_owned(),
+            context: decision.context.map(|it| it.to_string()),
+            before: Some(self.in_force.clone()),
+            chosen: text(decision.arm),
+            own: Some(text(decision.own)),
+            explores: explores(decision.why),
+            why: decision.reason(),
+            consensus: Some(decision.consensus.name().to_owned()),
+            evidence: view::fields(evidence(&self.seen, decision, &self.in_force)),
+            candidates: view::candidates(&decision.candidates),
+            votes: decision
+                .votes
+                .iter()
+                .map(|(arm, weight)| (text(*arm), *weight))
+                .collect(),
+            ..Decision::default()
+        }
+    }
+}
+
 impl Unexplained {
+    /// Whether it tries something.
+    pub(crate) fn explores(&self) -> bool {
+        explores(self.decision.why)
+    }
+
     /// A line of the log; `log.rs` has the fields.
     fn explanation(&self) -> Value {
         let decision = &self.decision;

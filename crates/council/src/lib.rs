@@ -19,16 +19,19 @@
 
 mod client;
 mod connection;
+mod figures;
 mod hall;
 mod late;
 mod lobby;
 pub mod log;
 mod server;
 pub mod store;
+pub mod view;
 mod window;
 pub mod wire;
 
 pub use client::{Client, ClientConfig, LineState, Proof};
+pub use figures::Figures;
 pub use hall::{
     Hall, HallConfig, HallError, STORE, candidates, chain, observed, restore_patterns, unix_ms,
 };

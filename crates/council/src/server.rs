@@ -486,6 +486,12 @@ impl Turner {
                     connection.say(&Message::Decision(decision));
                 }
             }
+            (Phase::Open(guest), Message::Figures(figures)) => {
+                self.hall.shown(&guest.name, &figures);
+                if let Err(end) = connection.count(now) {
+                    self.end(place, &end);
+                }
+            }
             (Phase::New, _) => self.refuse(place, "it does not say who it is"),
             (Phase::Proving(_) | Phase::Open(_), _) => {
                 self.refuse(place, "it says what it has no reason to say");

@@ -6,92 +6,58 @@
 //! | `GET /status` | the main ones and each node, as JSON |
 //! | `GET /learned` | what was learned, context by context, as JSON |
 //! | `GET /patterns` | the patterns that are known, and what follows what, as JSON |
+//!
+//! And the dashboard, where it is wanted (`presagio-dashboard`).
 
 use crate::hall::Hall;
-use presagio_door::{Address, bind_unix};
+use presagio_dashboard::{Access, Bell, Opened, Request, Response, Service, Snapshot};
+use presagio_door::Address;
 use std::fmt::{Display, Write};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
-use tiny_http::{Header, Method, Request, Response, Server};
 
 /// An HTTP server of the council. It ends when it is dropped.
-pub struct Window {
-    server: Arc<Server>,
-    thread: Option<JoinHandle<()>>,
-    socket: Option<PathBuf>,
-}
+pub struct Window(presagio_dashboard::Window);
 
 impl Window {
     /// Listens on `address`; a Unix socket is for this user alone.
-    pub fn open(address: &Address, hall: Arc<Hall>) -> io::Result<Window> {
-        let other =
-            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::other(error.to_string());
-        let (server, socket) = match address {
-            Address::Tcp(host) => (Server::http(host).map_err(other)?, None),
-            Address::Unix(path) => {
-                let listener = bind_unix(path, 0o600)?;
-                let server = Server::from_listener(listener, None).map_err(other)?;
-                (server, Some(path.clone()))
-            }
+    pub fn open(address: &Address, hall: Arc<Hall>, dashboard: bool) -> io::Result<Window> {
+        let opened = Opened {
+            dashboard,
+            token: None,
         };
-        let server = Arc::new(server);
-        let serving = server.clone();
-        let builder = std::thread::Builder::new().name("presagio-http".to_owned());
-        let thread = builder.spawn(move || {
-            for request in serving.incoming_requests() {
-                answer(request, &hall);
-            }
-        })?;
-        Ok(Window {
-            server,
-            thread: Some(thread),
-            socket,
-        })
+        presagio_dashboard::Window::open(address, hall, opened).map(Window)
     }
 
     /// Where it listens.
     pub fn address(&self) -> Address {
-        match (&self.socket, self.server.server_addr().to_ip()) {
-            (Some(path), _) => Address::Unix(path.clone()),
-            (None, address) => Address::Tcp(address.map(|it| it.to_string()).unwrap_or_default()),
-        }
+        self.0.address().clone()
     }
 }
 
-impl Drop for Window {
-    fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        if let Some(socket) = &self.socket {
-            let _ = std::fs::remove_file(socket);
+impl Service for Hall {
+    fn snapshot(&self) -> Snapshot {
+        Hall::snapshot(self)
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn answer(&self, request: &Request, _: Access) -> Response {
+        let json = |value| Response::of("application/json", format!("{value:#}\n"));
+        match (&*request.method, &*request.path) {
+            ("GET", "/metrics") => Response::of("text/plain; version=0.0.4", prometheus(self)),
+            ("GET", "/status") => json(self.status()),
+            ("GET", "/learned") => json(self.learned("")),
+            ("GET", "/patterns") => json(self.patterns()),
+            ("GET", _) => {
+                Response::text(404, "there are /metrics, /status, /learned and /patterns")
+            }
+            _ => Response::text(405, "a council takes no orders"),
         }
     }
-}
-
-fn answer(request: Request, hall: &Hall) {
-    let is_get = *request.method() == Method::Get;
-    let (status, body, kind) = match (is_get, request.url()) {
-        (true, "/metrics") => (200, prometheus(hall), "text/plain; version=0.0.4"),
-        (true, "/status") => (200, format!("{:#}\n", hall.status()), "application/json"),
-        (true, "/learned") => (200, format!("{:#}\n", hall.learned("")), "application/json"),
-        (true, "/patterns") => (200, format!("{:#}\n", hall.patterns()), "application/json"),
-        (true, _) => {
-            let there_are = "there are /metrics, /status, /learned and /patterns\n";
-            (404, there_are.to_owned(), "text/plain")
-        }
-        (false, _) => (405, "a council takes no orders\n".to_owned(), "text/plain"),
-    };
-    let header = Header::from_bytes("Content-Type", kind).expect("a header of ours");
-    let response = Response::from_string(body)
-        .with_status_code(status)
-        .with_header(header);
-    // Whoever asked may have left.
-    let _ = request.respond(response);
 }
 
 /// All figures of a council, in Prometheus's text format.

@@ -10,6 +10,7 @@
 //! | 3 refusal | council | `why[s]`; then the connection ends |
 //! | 4 announcement | node | `sequence[8] flags[1] arm[s] period[8] busy[8] served[8] servers[4] clients[4] processes[4]` and, if bit 0 of the flags is set, `op[1] requests[8] handles[8] size_max[8] size_min[8] size_mean[8] distance[8]`; if bit 3 is, `files[4] reads[4] writes[4] count[2]` and so many `point[4]` |
 //! | 5 decision | council | `sequence[8] kept[8] flags[1] arm[s] context[s] why[s]` |
+//! | 6 figures | node | see `figures.rs`: what a node does at the moment, for people |
 //!
 //! Bit 1 of an announcement's flags says that the arm was in force for the whole period, so that it can be learned from;
 //! bit 2 that it is announced again, for a council that may have missed it: it is learned from and not answered; bit 3 that the
@@ -19,6 +20,7 @@
 //! *Invariants.* Parsing allocates no more than the frame has, and what was parsed can be: lengths fit, texts are texts,
 //! arms are arms, figures are finite. What is left over at the end of a body is an error, too.
 
+use crate::figures::Figures;
 use presagio_core::{Nanos, Op};
 use presagio_ninep::HEADER;
 use presagio_pattern::Pattern;
@@ -111,6 +113,8 @@ pub enum Message {
     Announcement(Announcement),
     /// See [`Decision`].
     Decision(Decision),
+    /// See [`Figures`].
+    Figures(Figures),
 }
 
 /// What came is no message.
@@ -179,6 +183,10 @@ impl Message {
                 decision.write(out);
                 5
             }
+            Message::Figures(figures) => {
+                figures.write(out);
+                6
+            }
         };
         let size = (out.len() - start) as u32; // At most FRAME_MAX: all texts are bounded.
         out[start..start + 4].copy_from_slice(&size.to_le_bytes());
@@ -204,6 +212,7 @@ impl Message {
             },
             4 => Message::Announcement(announcement(&mut rest)?),
             5 => Message::Decision(decision(&mut rest)?),
+            6 => Message::Figures(Figures::read(&mut rest)?),
             kind => return Err(Malformed::Kind(kind)),
         };
         match rest.0.len() {
@@ -392,7 +401,7 @@ fn decision(rest: &mut Rest<'_>) -> Result<Decision, Malformed> {
 }
 
 /// What was not read yet.
-struct Rest<'a>(&'a [u8]);
+pub(crate) struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
     fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
@@ -410,7 +419,7 @@ impl<'a> Rest<'a> {
         Ok(*taken)
     }
 
-    fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
+    pub fn u8(&mut self, what: &'static str) -> Result<u8, Malformed> {
         self.array(what).map(|[byte]| byte)
     }
 
@@ -426,11 +435,11 @@ impl<'a> Rest<'a> {
         self.array(what).map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
+    pub fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         self.array(what).map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
+    pub fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
         self.array(what).map(u64::from_le_bytes)
     }
 
@@ -454,7 +463,7 @@ impl<'a> Rest<'a> {
         std::str::from_utf8(self.bytes(what, max)?).map_err(|_| Malformed::Value(what))
     }
 
-    fn arm(&mut self) -> Result<Arm, Malformed> {
+    pub fn arm(&mut self) -> Result<Arm, Malformed> {
         let text = self.text("arm", 64)?;
         text.parse().map_err(|_| Malformed::Value("the arm"))
     }
@@ -466,7 +475,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, cut(text, WHY_MAX).as_bytes());
 }
 
@@ -537,6 +546,7 @@ pub(crate) mod tests {
             },
             Message::Announcement(announcement),
             Message::Announcement(idle),
+            Message::Figures(crate::figures::tests::figures()),
             Message::Decision(Decision {
                 sequence: 7,
                 kept: 5,
@@ -605,7 +615,7 @@ pub(crate) mod tests {
         );
         bytes[HEADER] = b'X';
         assert_eq!(Message::read(1, &bytes[HEADER..]), Err(Malformed::Magic));
-        assert_eq!(Message::read(6, &[]), Err(Malformed::Kind(6)));
+        assert_eq!(Message::read(7, &[]), Err(Malformed::Kind(7)));
     }
 
     #[test]
@@ -623,7 +633,7 @@ pub(crate) mod tests {
     proptest! {
         /// Whatever is cut off or added, it is noticed.
         #[test]
-        fn no_part_of_a_message_is_a_message(which in 0_usize..6, at in any::<prop::sample::Index>()) {
+        fn no_part_of_a_message_is_a_message(which in 0_usize..7, at in any::<prop::sample::Index>()) {
             let bytes = frame(&messages()[which]);
             let body = &bytes[HEADER..];
             let short = &body[..at.index(body.len())];
@@ -636,7 +646,7 @@ pub(crate) mod tests {
         #[test]
         fn any_bytes_are_a_message_or_an_error(
             kind in 0_u8..8,
-            which in 0_usize..6,
+            which in 0_usize..7,
             flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
             noise in prop::option::of(prop::collection::vec(any::<u8>(), 0..300)),
         ) {

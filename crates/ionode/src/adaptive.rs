@@ -22,14 +22,16 @@ use presagio_core::{Nanos, Request};
 use presagio_council::log::Log;
 use presagio_council::store::{self, Keeper, Kept, StoreError};
 use presagio_council::{
-    Client, ClientConfig, candidates, chain, observed, restore_patterns, unix_ms, wire,
+    Client, ClientConfig, Figures, candidates, chain, observed, restore_patterns, unix_ms, view,
+    wire,
 };
+use presagio_dashboard::{How, Situations, Snapshot};
 use presagio_engine::{Done, Recorder};
 use presagio_pattern::{Pattern, Settings};
 use presagio_sched::SettingsError;
 use presagio_tune::{
-    Alone, Arm, Choice, Context, Detector, Observation, REQUESTS_MIN, Tuner, TunerSettings,
-    WarmStart, Watch, Why,
+    Alone, Arm, Candidate, Choice, Context, Detector, Observation, REQUESTS_MIN, Tuner,
+    TunerSettings, WarmStart, Watch, Why,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
@@ -127,7 +129,8 @@ pub struct Said {
     pub by: &'static str,
     /// Whether it is tried rather than believed to be best.
     pub explores: bool,
-    seen: Option<Observation>,
+    /// What was seen in the period before.
+    pub seen: Option<Observation>,
 }
 
 /// What arrives.
@@ -288,6 +291,26 @@ impl Adaptive {
         self.has_patterns || client.is_some_and(|client| client.state().patterns)
     }
 
+    /// Puts what was learned into a snapshot.
+    pub fn shown(&self, snapshot: &mut Snapshot, situations: &Situations<Context>) {
+        let books = lock(&self.books);
+        let tuner = books.alone.tuner();
+        snapshot.how = How {
+            period_s: Some(self.period.as_secs_f64()),
+            ..view::how(tuner)
+        };
+        snapshot.totals.contexts = tuner.len() as u64;
+        snapshot.patterns = books.alone.known().map(view::patterns);
+        view::known(snapshot, tuner, situations);
+    }
+
+    /// Shows the council what the node does now.
+    pub fn show(&self, figures: Figures) {
+        if let Some(client) = &self.client {
+            client.show(figures);
+        }
+    }
+
     /// Whether the council listens; none if there is none to listen.
     pub fn is_heard(&self) -> Option<bool> {
         self.client.as_ref().map(|client| client.state().connected)
@@ -437,7 +460,7 @@ impl<'a> Pulse<'a> {
             explores: decision.explores,
             seen: lock(&self.adaptive.last).as_ref().and_then(|it| it.seen),
         };
-        self.carry_out(said);
+        self.carry_out(said, &[]);
     }
 
     /// A period is over.
@@ -468,16 +491,21 @@ impl<'a> Pulse<'a> {
         let is_alone =
             self.adaptive.client.is_none() || self.answered + ALONE_AFTER < self.sequence;
         let (context, choice) = self.learn((&seen, pattern), realised, in_force, is_alone);
+        if let Some(context) = context {
+            let view = &self.node.view;
+            view.entered(self.node, context, choice.arm, &choice.why);
+        }
         if is_alone {
             self.adaptive.alone.fetch_add(1, Relaxed);
-            self.carry_out(Said {
+            let said = Said {
                 arm: choice.arm,
                 context: context.map(|it| it.to_string()).unwrap_or_default(),
                 why: choice.why.to_string(),
                 by: "node",
                 explores: explores(choice.why),
                 seen: Some(seen),
-            });
+            };
+            self.carry_out(said, &choice.candidates);
         }
     }
 
@@ -531,8 +559,10 @@ impl<'a> Pulse<'a> {
     }
 
     /// Switches, unless somebody said by hand what to do.
-    fn carry_out(&mut self, said: Said) {
+    fn carry_out(&mut self, said: Said, candidates: &[Candidate]) {
         let adaptive = self.adaptive;
+        let before = self.node.arm();
+        self.node.view.said(self.node, before, &said, candidates);
         adaptive.decisions.fetch_add(1, Relaxed);
         *lock(&adaptive.last) = Some(said.clone());
         let is_on = adaptive.is_on();

@@ -7,7 +7,7 @@ use crate::node::Shared;
 use presagio_core::Request;
 use presagio_engine::Recorder;
 use presagio_sched::PolicyKind;
-use presagio_tune::{Chooser, Decision, Metrics, Selector};
+use presagio_tune::{Arm, Chooser, Decision, Metrics, Selector};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
@@ -124,6 +124,8 @@ pub fn run(auto: &Auto, node: &Shared, ending: &OwnedFd) {
         let is_on = auto.is_on();
         // An I/O node always has a scheduler: NOOP keeps the order of arrival and costs least.
         let policy = decision.policy.unwrap_or(PolicyKind::Noop);
+        let arm = Arm::of(policy);
+        node.view.chosen(node, node.arm(), &decision, arm);
         if !*is_on || policy == node.policy() {
             continue;
         }

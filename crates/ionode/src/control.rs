@@ -10,108 +10,51 @@
 //! | `POST /foresight?file=TRACE`, `DELETE /foresight` | what came then is expected again; forgets it |
 //! | `POST /foresight?clients=off`, `=on` | what clients foretell is not heard any more; is heard again |
 //!
-//! What changes something is answered on Unix sockets only, which the file system protects.
+//! What changes something is answered on Unix sockets only, which the file system protects; the policy also where the dashboard
+//! is, for who has the token. The dashboard itself is `presagio-dashboard`'s.
 
 use crate::accounts::Limited;
 use crate::adaptive::Adaptive;
 use crate::auto::Auto;
 use crate::metrics::prometheus;
-use crate::net::Address;
 use crate::node::Shared;
 use presagio_core::Op;
+use presagio_dashboard::{Access, Bell, Request, Response, Service, Snapshot};
 use presagio_tune::Arm;
 use serde_json::{Value, json};
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
-use tiny_http::{Header, Method, Request, Response, Server};
 
-/// An HTTP server of the node. It ends when it is dropped.
-pub struct Window {
-    server: Arc<Server>,
-    thread: Option<JoinHandle<()>>,
-    socket: Option<std::path::PathBuf>,
-}
+impl Service for Shared {
+    fn snapshot(&self) -> Snapshot {
+        self.view.snapshot(self)
+    }
 
-impl Window {
-    /// Listens on `address`.
-    pub fn open(address: &Address, node: Arc<Shared>) -> io::Result<Window> {
-        let other =
-            |error: Box<dyn std::error::Error + Send + Sync>| io::Error::other(error.to_string());
-        let (server, socket) = match address {
-            Address::Tcp(host) => (Server::http(host).map_err(other)?, None),
-            Address::Unix(path) => (open_unix(path)?, Some(path.clone())),
+    fn bell(&self) -> &Bell {
+        &self.view.bell
+    }
+
+    fn answer(&self, request: &Request, access: Access) -> Response {
+        let may_order = match access {
+            Access::Private => true,
+            Access::Token => request.path == "/policy",
+            Access::Read => false,
         };
-        let (server, private) = (Arc::new(server), socket.is_some());
-        let serving = server.clone();
-        let builder = std::thread::Builder::new().name("presagio-http".to_owned());
-        let thread = builder.spawn(move || {
-            for request in serving.incoming_requests() {
-                answer(request, &node, private);
-            }
-        })?;
-        Ok(Window {
-            server,
-            thread: Some(thread),
-            socket,
-        })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> Address {
-        match (&self.socket, self.server.server_addr().to_ip()) {
-            (Some(path), _) => Address::Unix(path.clone()),
-            (None, address) => Address::Tcp(address.map(|it| it.to_string()).unwrap_or_default()),
+        let json = |value| Response::of("application/json", format!("{value:#}\n"));
+        match (&*request.method, &*request.path) {
+            ("GET", "/metrics") => Response::of("text/plain; version=0.0.4", prometheus(self)),
+            ("GET", "/status") => json(status(self)),
+            ("GET", "/patterns") => json(patterns(self)),
+            ("GET", _) => Response::text(404, "there are /metrics, /status and /patterns"),
+            _ if !may_order => Response::text(
+                403,
+                "only the node's own Unix socket takes orders, and about the policy who has the token",
+            ),
+            _ => match order(self, request) {
+                Ok(done) => Response::text(200, done),
+                Err(why) => Response::text(400, why),
+            },
         }
     }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        if let Some(socket) = &self.socket {
-            let _ = std::fs::remove_file(socket);
-        }
-    }
-}
-
-/// Only its own user, and root, may tell the node what to do.
-fn open_unix(path: &Path) -> io::Result<Server> {
-    let listener = crate::net::bind_unix(path, 0o600)?;
-    Server::from_listener(listener, None).map_err(|error| io::Error::other(error.to_string()))
-}
-
-fn answer(request: Request, node: &Shared, private: bool) {
-    let url = request.url().to_owned();
-    let (path, query) = url.split_once('?').unwrap_or((&url, ""));
-    let answered = match (request.method(), path) {
-        (Method::Get, "/metrics") => Ok((prometheus(node), "text/plain; version=0.0.4")),
-        (Method::Get, "/status") => Ok((format!("{:#}\n", status(node)), "application/json")),
-        (Method::Get, "/patterns") => Ok((format!("{:#}\n", patterns(node)), "application/json")),
-        (Method::Get, _) => Err((404, "there are /metrics, /status and /patterns".to_owned())),
-        _ if !private => Err((
-            403,
-            "only the node's own Unix socket takes orders".to_owned(),
-        )),
-        (method, path) => order(node, method, path, query)
-            .map(|done| (done + "\n", "text/plain"))
-            .map_err(|why| (400, why)),
-    };
-    let (status, body, kind) = match answered {
-        Ok((body, kind)) => (200, body, kind),
-        Err((status, why)) => (status, why + "\n", "text/plain"),
-    };
-    let header = Header::from_bytes("Content-Type", kind).expect("a header of ours");
-    let response = Response::from_string(body)
-        .with_status_code(status)
-        .with_header(header);
-    // Whoever asked may have left.
-    let _ = request.respond(response);
 }
 
 fn patterns(node: &Shared) -> Value {
@@ -119,22 +62,26 @@ fn patterns(node: &Shared) -> Value {
     adaptive.map_or(Value::Null, |adaptive| adaptive.patterns())
 }
 
-fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<String, String> {
-    let said = |key: &str| parameter(query, key).ok_or_else(|| format!("{path} needs ?{key}=..."));
+fn order(node: &Shared, request: &Request) -> Result<String, String> {
+    let (method, path) = (&*request.method, &*request.path);
+    let parameter = |key: &str| request.parameter(key);
+    let said = |key: &str| parameter(key).ok_or_else(|| format!("{path} needs ?{key}=..."));
     let text = |error: &dyn std::fmt::Display| error.to_string();
     match (method, path) {
-        (Method::Post, "/policy") => {
-            let name = said("name")?;
+        ("POST", "/policy") => {
+            let (name, before) = (said("name")?, node.arm());
             if name.eq_ignore_ascii_case("auto") {
                 let auto = node.auto.as_ref();
                 let auto = auto.ok_or("the node was not started with --policy auto")?;
                 *auto.is_on() = true;
+                node.view.ordered(node, before, false);
                 return Ok("the policy is chosen by what arrives".to_owned());
             }
             if name.eq_ignore_ascii_case("adaptive") {
                 let adaptive = node.adaptive.as_ref();
                 let adaptive = adaptive.ok_or("the node was not started with --policy adaptive")?;
                 *adaptive.is_on() = true;
+                node.view.ordered(node, before, false);
                 return Ok("policy and window are learned from what comes of them".to_owned());
             }
             let arm: Arm = name.parse().map_err(|error| text(&error))?;
@@ -149,12 +96,13 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
                 false => node.set_policy(arm.policy),
             };
             set.map_err(|error| text(&error))?;
+            node.view.ordered(node, before, true);
             Ok(format!(
                 "requests that come from now on are scheduled by {}",
                 node.arm()
             ))
         }
-        (Method::Post, "/record") => {
+        ("POST", "/record") => {
             let file = said("file")?;
             node.act_as_node().map_err(|error| text(&error))?;
             node.data
@@ -163,7 +111,7 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
                 .map_err(|error| format!("{file}: {error}"))?;
             Ok(format!("recording to {file}"))
         }
-        (Method::Delete, "/record") => match node.data.recording.stop() {
+        ("DELETE", "/record") => match node.data.recording.stop() {
             Ok(Some(events)) => Ok(format!(
                 "{events} events, {} lost",
                 node.data.recording.lost()
@@ -171,7 +119,7 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
             Ok(None) => Err("nothing is being recorded".to_owned()),
             Err(error) => Err(text(&error)),
         },
-        (Method::Post, "/foresight") if parameter(query, "clients").is_some() => {
+        ("POST", "/foresight") if parameter("clients").is_some() => {
             let hear = match said("clients")?.as_str() {
                 "on" => true,
                 "off" => false,
@@ -184,7 +132,7 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
             }
             .to_owned())
         }
-        (Method::Post, "/foresight") => {
+        ("POST", "/foresight") => {
             let file = said("file")?;
             node.act_as_node().map_err(|error| text(&error))?;
             let taken = node
@@ -192,34 +140,12 @@ fn order(node: &Shared, method: &Method, path: &str, query: &str) -> Result<Stri
                 .map_err(|error| text(&error))?;
             Ok(format!("{taken} requests are foreseen"))
         }
-        (Method::Delete, "/foresight") => {
+        ("DELETE", "/foresight") => {
             node.data.engine().forget_predictions();
             Ok("nothing is foreseen any more".to_owned())
         }
         _ => Err(format!("{method} {path} means nothing here")),
     }
-}
-
-/// A parameter of a query, with its escapes undone.
-fn parameter(query: &str, key: &str) -> Option<String> {
-    let value = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))?;
-    let mut bytes = Vec::new();
-    let mut rest = value.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        let escaped = (*first == b'%')
-            .then(|| std::str::from_utf8(others.get(..2)?).ok())
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() {
-            &others[2..]
-        } else {
-            others
-        };
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// The main figures.
@@ -289,20 +215,4 @@ pub fn status(node: &Shared) -> Value {
 /// What foresight takes the storage to need for a request of 64 KiB, in microseconds.
 fn request_us(node: &Shared, op: Op) -> f64 {
     node.data.engine().service_time(op, 64 << 10).0 as f64 / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_read_with_their_escapes() {
-        assert_eq!(
-            parameter("name=SJF&file=%2Ftmp%2Fa%20b", "file").unwrap(),
-            "/tmp/a b"
-        );
-        assert_eq!(parameter("name=SJF", "file"), None);
-        assert_eq!(parameter("file=100%", "file").unwrap(), "100%");
-        assert_eq!(parameter("file=%ff", "file"), None);
-    }
 }

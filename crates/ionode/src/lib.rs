@@ -46,10 +46,12 @@ mod seal;
 mod session;
 mod sys;
 mod users;
+mod view;
 
 pub use adaptive::{ALONE_AFTER, AdaptiveConfig, AdaptiveError};
 pub use auto::AutoConfig;
 pub use config::Config;
 pub use net::Address;
 pub use node::{Node, StartError};
+pub use presagio_dashboard::{Opened, Token};
 pub use presagio_door::{TcpProof, TlsFiles};

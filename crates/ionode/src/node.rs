@@ -9,7 +9,6 @@ use crate::auto::Auto;
 use crate::buffer::Buffers;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::Window;
 use crate::data::{Data, Dispatcher};
 use crate::error::Result;
 use crate::export::{Export, FileKey, Place};
@@ -27,6 +26,8 @@ use crate::ring::Ring;
 use crate::seal::{self, Seal};
 use crate::session::{AllFids, Fences, Held, Open};
 use crate::users::Users;
+use crate::view::View;
+use presagio_dashboard::{Opened, Window};
 use presagio_engine::{Engine, EngineConfig};
 use presagio_ninep::Name;
 use presagio_sched::{PolicyKind, Settings, SettingsError};
@@ -99,6 +100,8 @@ pub struct Shared {
     pub hears_clients: AtomicBool,
     /// Learns what to do, if somebody asked for that.
     pub adaptive: Option<Adaptive>,
+    /// What a person who looks sees.
+    pub view: View,
     /// How often the settings were changed.
     settings_changed: AtomicU64,
     /// Clients that said who they are.
@@ -183,6 +186,8 @@ impl Shared {
         self.data.engine().configure(next.clone())?;
         *settings = next;
         self.settings_changed.fetch_add(1, Ordering::Relaxed);
+        drop(settings);
+        self.view.switched();
         Ok(())
     }
 
@@ -610,6 +615,10 @@ impl Node {
         let builder = std::thread::Builder::new().name("presagio-tidy".to_owned());
         self.threads
             .push(builder.spawn(move || tidy_up(&shared, &ending))?);
+        let (shared, ending) = (self.shared.clone(), self.ending.clone());
+        let builder = std::thread::Builder::new().name("presagio-looks".to_owned());
+        self.threads
+            .push(builder.spawn(move || crate::view::run(&shared, &ending))?);
         if self.shared.auto.is_some() {
             let (shared, ending) = (self.shared.clone(), self.ending.clone());
             let builder = std::thread::Builder::new().name("presagio-auto".to_owned());
@@ -659,13 +668,17 @@ impl Node {
     }
 
     /// Opens a window: HTTP, for those who want to know what the node does, and to tell it.
-    pub fn open_window(&mut self, address: &Address) -> std::result::Result<Address, StartError> {
-        let window = Window::open(address, self.shared.clone());
+    pub fn open_window(
+        &mut self,
+        address: &Address,
+        opened: Opened,
+    ) -> std::result::Result<Address, StartError> {
+        let window = Window::open(address, self.shared.clone(), opened);
         let window = window.map_err(|error| StartError::Listen {
             address: address.clone(),
             error,
         })?;
-        let address = window.address();
+        let address = window.address().clone();
         self.windows.push(window);
         Ok(address)
     }
@@ -862,6 +875,7 @@ impl Shared {
             auto,
             hears_clients: AtomicBool::new(true),
             adaptive,
+            view: View::new()?,
             settings_changed: AtomicU64::new(0),
             guests: Guests::default(),
             epoch,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Exported, rw_file, wait_until};
-use presagio_ionode::{Address, AutoConfig};
+use presagio_ionode::{Address, AutoConfig, Opened};
 use presagio_tune::{Chooser, Trees};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -62,7 +62,7 @@ fn a_node_chooses_by_what_arrives_says_why_and_obeys() {
     });
     let control = exported.outside().join("control");
     let node = exported.node_mut();
-    node.open_window(&Address::Unix(control.clone()))
+    node.open_window(&Address::Unix(control.clone()), Opened::default())
         .expect("a window");
     let status = || -> serde_json::Value {
         serde_json::from_str(&ask(&control, "GET", "/status")).expect("JSON")
@@ -121,7 +121,7 @@ fn a_node_that_was_not_asked_to_choose_says_so() {
     let mut exported = Exported::start();
     let control = exported.outside().join("control");
     let node = exported.node_mut();
-    node.open_window(&Address::Unix(control.clone()))
+    node.open_window(&Address::Unix(control.clone()), Opened::default())
         .expect("a window");
     let answer = ask(&control, "POST", "/policy?name=auto");
     assert!(answer.contains("--policy auto"), "{answer}");

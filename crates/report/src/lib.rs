@@ -24,7 +24,7 @@ mod heat;
 mod loops;
 mod page;
 mod phases;
-pub mod readable;
+pub use presagio_page::readable;
 
 pub use build::{Input, Nameless, Names, run};
 pub use collect::{Collected, Options, collect};

@@ -85,6 +85,19 @@ impl Statistics {
         merged
     }
 
+    /// The times of all requests, in the queue and in service: of all figures what somebody may want every second.
+    pub fn times(&self) -> (Histogram, Histogram) {
+        let (mut in_queue, mut in_service) = (Histogram::default(), Histogram::default());
+        for (_, cell) in self.list() {
+            let cold = &cell.block.cold[cell.at as usize];
+            if let Some(service) = cold.service.get() {
+                in_queue.merge(&service.time_in_queue.read());
+                in_service.merge(&service.time_in_service.read());
+            }
+        }
+        (in_queue, in_service)
+    }
+
     /// The cells there are now. The lock is held only to copy the list: a scheduler that adds a cell does
     /// not wait for figures to be computed.
     fn list(&self) -> Vec<(CellKey, Cell)> {

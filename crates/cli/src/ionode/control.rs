@@ -122,7 +122,8 @@ impl Order {
 
 /// One request, one connection.
 pub fn ask(node: &Address, method: &str, target: &str) -> io::Result<(u16, String)> {
-    let request = format!("{method} {target} HTTP/1.0\r\nHost: node\r\nContent-Length: 0\r\n\r\n");
+    let request =
+        format!("{method} {target} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     let mut answer = Vec::new();
     match node {
         Address::Unix(path) => {

@@ -4,7 +4,7 @@
 
 pub mod munged;
 
-use presagio_ionode::{Address, Config, Node};
+use presagio_ionode::{Address, Config, Node, Opened};
 use presagio_storage::Directory;
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ impl Guarded {
         ];
         let node = Node::start(config, Arc::new(Directory), &addresses, false);
         let mut node = node.expect("a node");
-        let window = node.open_window(&Address::Tcp("127.0.0.1:0".to_owned()));
+        let window = node.open_window(&Address::Tcp("127.0.0.1:0".to_owned()), Opened::default());
         let Address::Tcp(window) = window.expect("a window") else {
             unreachable!("it was opened over TCP")
         };

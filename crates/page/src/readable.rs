@@ -1,6 +1,6 @@
 //! Names, sizes and times as a person reads them.
 //!
-//! Names come from whoever recorded a trace, and are any bytes. What a person sees of them is one line of text without
+//! Names come from whoever recorded a trace or started a node, and are any bytes. What a person sees of them is one line of text without
 //! anything that could change how the text around it looks: what is no UTF-8, control characters, and characters that turn
 //! the direction of writing or cannot be seen are shown as escapes.
 
@@ -32,6 +32,15 @@ fn push(out: &mut String, c: char) {
     }
 }
 
+/// Text in which nothing can change how a terminal shows what is around it; for text that should be harmless already.
+pub fn without_controls(text: &str) -> String {
+    let harmless = |c: char| match c.is_control() || is_unseen(c) {
+        true => char::REPLACEMENT_CHARACTER,
+        false => c,
+    };
+    text.chars().map(harmless).collect()
+}
+
 /// Characters without a shape of their own that change what is beside them.
 fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -50,7 +59,7 @@ fn shortened(text: String) -> String {
 }
 
 /// What stands behind the last slash.
-pub(crate) fn last_part(name: &str) -> &str {
+pub fn last_part(name: &str) -> &str {
     let trimmed = name.trim_end_matches('/');
     match trimmed.rsplit('/').next() {
         Some(part) if !part.is_empty() => part,
@@ -88,7 +97,7 @@ pub fn span(ns: u64) -> String {
 }
 
 /// A name with each number in it as `#`: files that are numbered through have this in common.
-pub(crate) fn family(name: &str) -> String {
+pub fn family(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
         match c.is_ascii_digit() {
@@ -142,6 +151,14 @@ mod tests {
         assert_eq!(name(b"C:\\x"), "C:\\\\x");
         assert_eq!(name("grüße/日本".as_bytes()), "grüße/日本");
         assert_eq!(name(&[b'x'; 5000]).chars().count(), NAME_CHARS_MAX + 3);
+    }
+
+    #[test]
+    fn a_terminal_is_told_nothing() {
+        assert_eq!(
+            without_controls("a\u{1b}[2J\u{9b}31m\u{202e}b"),
+            "a\u{fffd}[2J\u{fffd}31m\u{fffd}b"
+        );
     }
 
     #[test]

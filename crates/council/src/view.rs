@@ -1,0 +1,490 @@
+//! What the dashboard shows of a council, and of a node that decides alone: who is there, what it does, what was decided.
+
+use crate::figures::Figures;
+use crate::hall::{Unexplained, unix_ms};
+use presagio_core::{Nanos, Op};
+use presagio_dashboard::{
+    self as dashboard, Decisions, FORMAT, History, How, Link, NodeState, Patterns, Seen,
+    Situations, Snapshot, plain,
+};
+use presagio_pattern::{KnowledgeBase, PatternId};
+use presagio_tune::{Arm, Context, Tuner};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// For how long a node that has left is shown.
+const GONE_SHOWN: Duration = Duration::from_secs(60);
+
+/// A node that is connected and says nothing for so long is silent; at least, and in periods.
+const SILENT: (Duration, u32) = (Duration::from_secs(5), 4);
+
+/// Nodes and situations of a snapshot.
+const NODES_MAX: usize = 256;
+const CONTEXTS_MAX: usize = 24;
+
+/// Patterns of a snapshot, points of their shapes.
+const PATTERNS_MAX: usize = 24;
+const SHAPE: usize = 32;
+
+/// Nodes that are named as being in a situation.
+const NAMED: usize = 12;
+
+/// The time for people: milliseconds since 1970, never going back.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+    start_ms: u64,
+}
+
+impl Clock {
+    /// Begins.
+    pub fn start() -> Clock {
+        Clock {
+            start: Instant::now(),
+            start_ms: unix_ms(),
+        }
+    }
+
+    /// Now.
+    pub fn now_ms(&self) -> u64 {
+        self.start_ms + self.start.elapsed().as_millis() as u64
+    }
+
+    /// For how long it runs.
+    pub fn up(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// A snapshot of now that has nothing in it yet.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            format: FORMAT.to_owned(),
+            presagio: env!("CARGO_PKG_VERSION").to_owned(),
+            life: format!("{:x}-{:x}", self.start_ms, std::process::id()),
+            at_ms: self.now_ms(),
+            up_s: self.up().as_secs_f64(),
+            ..Snapshot::default()
+        }
+    }
+}
+
+/// A node that is here, or was a short while ago.
+#[derive(Default)]
+struct Shown {
+    is_here: bool,
+    since_ms: u64,
+    heard_ms: u64,
+    arm: Option<Arm>,
+    by_hand: bool,
+    connections: Option<u64>,
+    /// What was decided for it last.
+    last: Option<Arc<Unexplained>>,
+    history: History,
+}
+
+/// See the module's header.
+pub(crate) struct View {
+    clock: Clock,
+    host: String,
+    nodes: BTreeMap<String, Shown>,
+    decisions: Decisions<Arc<Unexplained>>,
+    situations: Situations<Context>,
+}
+
+impl View {
+    pub fn new() -> View {
+        View {
+            clock: Clock::start(),
+            host: host(),
+            nodes: BTreeMap::new(),
+            decisions: Decisions::default(),
+            situations: Situations::default(),
+        }
+    }
+
+    /// What this machine is called.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// A node is here.
+    pub fn joined(&mut self, name: &str) {
+        let now_ms = self.clock.now_ms();
+        self.tidy(now_ms);
+        let node = self.nodes.entry(name.to_owned()).or_default();
+        (node.is_here, node.since_ms, node.heard_ms) = (true, now_ms, now_ms);
+    }
+
+    /// A node has left.
+    pub fn left(&mut self, name: &str) {
+        let now_ms = self.clock.now_ms();
+        self.situations.leave(name);
+        if let Some(node) = self.nodes.get_mut(name) {
+            (node.is_here, node.since_ms) = (false, now_ms);
+        }
+        self.tidy(now_ms);
+    }
+
+    /// Drops those who left a while ago.
+    fn tidy(&mut self, now_ms: u64) {
+        let shown_ms = GONE_SHOWN.as_millis() as u64;
+        self.nodes
+            .retain(|_, node| node.is_here || node.since_ms + shown_ms > now_ms);
+    }
+
+    /// What a node does at the moment. Says whether somebody should hear of it at once.
+    pub fn shown(&mut self, name: &str, figures: &Figures) -> bool {
+        let now_ms = self.clock.now_ms();
+        let Some(node) = self.nodes.get_mut(name) else {
+            return false;
+        };
+        let is_news = node.arm != Some(figures.arm) || node.by_hand != figures.by_hand;
+        node.heard_ms = now_ms;
+        node.arm = Some(figures.arm);
+        node.by_hand = figures.by_hand;
+        node.connections = Some(figures.connections.into());
+        if figures.span.0 > 0 {
+            node.history.add(figures.sample(now_ms));
+        }
+        is_news
+    }
+
+    /// A decision was made.
+    pub fn decided(&mut self, entry: Unexplained) {
+        let entry = Arc::new(entry);
+        let now_ms = self.clock.now_ms();
+        if let Some(node) = self.nodes.get_mut(&entry.node) {
+            node.heard_ms = now_ms;
+            node.last = Some(entry.clone());
+        }
+        if let Some(context) = entry.decision.context {
+            let seen = Seen {
+                last_ms: now_ms,
+                choice: entry.decision.own.to_string(),
+                why: entry.decision.why.to_string(),
+            };
+            self.situations.enter(&entry.node, context, seen);
+        }
+        self.decisions.add(entry);
+    }
+
+    /// Nodes, situations and decisions.
+    pub fn snapshot(&mut self, tuner: &Tuner, period: Nanos) -> Snapshot {
+        let mut snapshot = self.clock.snapshot();
+        self.tidy(snapshot.at_ms);
+        let silent = SILENT.0.max(Duration::from_nanos(period.0) * SILENT.1);
+        let silent_ms = silent.as_millis() as u64;
+        let node = |(name, node): (&String, &Shown)| node.node(name, snapshot.at_ms, silent_ms);
+        let mut nodes: Vec<dashboard::Node> = self.nodes.iter().map(node).collect();
+        snapshot.totals.add_up(&nodes);
+        // Those that are here come first where not all can be shown.
+        nodes.sort_by(|a, b| {
+            let key = |it: &dashboard::Node| it.state == NodeState::Gone;
+            (key(a), &a.name).cmp(&(key(b), &b.name))
+        });
+        snapshot.nodes_left_out = nodes.len().saturating_sub(NODES_MAX) as u64;
+        nodes.truncate(NODES_MAX);
+        snapshot.nodes = nodes;
+        known(&mut snapshot, tuner, &self.situations);
+        snapshot.decisions = self.decisions.list();
+        snapshot
+    }
+}
+
+impl Shown {
+    fn node(&self, name: &str, now_ms: u64, silent_ms: u64) -> dashboard::Node {
+        let state = match self.is_here {
+            false => NodeState::Gone,
+            true if self.heard_ms + silent_ms < now_ms => NodeState::Silent,
+            true => NodeState::Here,
+        };
+        let last = self.last.as_ref();
+        dashboard::Node {
+            name: plain(name),
+            state,
+            since_ms: self.since_ms,
+            policy: self.arm.map(|arm| arm.policy.to_string()),
+            window_us: self.arm.and_then(window_us),
+            by: if self.by_hand { "person" } else { "council" }.to_owned(),
+            explores: !self.by_hand && last.is_some_and(|it| it.explores()),
+            context: last.and_then(|it| Some(it.decision.context?.to_string())),
+            why: last.map(|it| it.decision.reason()),
+            connections: self.connections,
+            council: Some(self.is_here),
+            now: self.history.last(),
+            recent: self.history.list(),
+        }
+    }
+}
+
+/// What this machine is called, as harmless text.
+pub fn host() -> String {
+    plain(&rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// TWINS's window in microseconds.
+pub fn window_us(arm: Arm) -> Option<f64> {
+    arm.window.map(|window| window.0 as f64 / 1e3)
+}
+
+/// How a tuner chooses, and from what.
+pub fn how(tuner: &Tuner) -> How {
+    let settings = tuner.settings();
+    How {
+        decides: "learned".to_owned(),
+        strategy: Some(settings.strategy.to_string()),
+        arms: settings.arms.list().iter().map(Arm::to_string).collect(),
+        ..How::default()
+    }
+}
+
+/// Puts what is known of situations into a snapshot: those that were seen lately, then those that are known best.
+pub fn known(snapshot: &mut Snapshot, tuner: &Tuner, situations: &Situations<Context>) {
+    let mut wanted: Vec<(Context, Option<Seen>)> = situations
+        .list()
+        .into_iter()
+        .take(CONTEXTS_MAX)
+        .map(|(context, seen)| (context, Some(seen)))
+        .collect();
+    let there: BTreeSet<Context> = wanted.iter().map(|(context, _)| *context).collect();
+    let mut others: Vec<(u32, Context)> = tuner
+        .contexts()
+        .filter(|(context, _)| !there.contains(context))
+        .map(|(context, bandit)| (bandit.steps(), *context))
+        .collect();
+    let room = CONTEXTS_MAX - wanted.len();
+    if others.len() > room {
+        others.select_nth_unstable_by_key(room, |(steps, _)| std::cmp::Reverse(*steps));
+        snapshot.contexts_left_out = (others.len() - room) as u64;
+        others.truncate(room);
+    }
+    others.sort_by_key(|(steps, context)| (std::cmp::Reverse(*steps), *context));
+    wanted.extend(others.into_iter().map(|(_, context)| (context, None)));
+    let shown: BTreeSet<Context> = wanted.iter().map(|(context, _)| *context).collect();
+    snapshot.chain = situations
+        .links()
+        .filter(|(from, to, _)| shown.contains(from) && shown.contains(to))
+        .map(|(from, to, times)| Link {
+            from: from.to_string(),
+            to: to.to_string(),
+            times,
+        })
+        .collect();
+    let one = |(context, seen): (Context, Option<Seen>)| one(tuner, situations, context, seen);
+    snapshot.contexts = wanted.into_iter().map(one).collect();
+}
+
+fn one(
+    tuner: &Tuner,
+    situations: &Situations<Context>,
+    context: Context,
+    seen: Option<Seen>,
+) -> dashboard::Context {
+    let bandit = tuner.bandit(&context);
+    let best = bandit.map_or(0.0, |bandit| bandit.best());
+    let arm = |it: presagio_tune::Candidate| dashboard::Arm {
+        arm: it.arm.to_string(),
+        value: it.value,
+        tries: it.tries.into(),
+        bytes_per_busy_s: it.value.map(|value| value * best),
+        barred: it.barred,
+    };
+    dashboard::Context {
+        context: context.to_string(),
+        tries: bandit.map_or(0, |bandit| bandit.steps().into()),
+        best_bytes_per_busy_s: best,
+        choice: seen.as_ref().map(|it| it.choice.clone()),
+        why: seen.as_ref().map(|it| it.why.clone()),
+        last_ms: seen.as_ref().map(|it| it.last_ms),
+        nodes: situations
+            .nodes_in(context)
+            .take(NAMED)
+            .map(plain)
+            .collect(),
+        arms: tuner.candidates(&context).into_iter().map(arm).collect(),
+    }
+}
+
+/// What there was to choose from, for the dashboard.
+pub fn candidates(all: &[presagio_tune::Candidate]) -> Vec<dashboard::Candidate> {
+    let one = |it: &presagio_tune::Candidate| dashboard::Candidate {
+        arm: it.arm.to_string(),
+        value: it.value,
+        tries: it.tries.into(),
+        barred: it.barred,
+    };
+    all.iter().map(one).collect()
+}
+
+/// The fields of a JSON object.
+pub fn fields(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// The patterns that came most often, and the chain between them.
+pub fn patterns(known: &KnowledgeBase) -> Patterns {
+    let mut ids: Vec<(u32, PatternId)> = known
+        .ids()
+        .map(|id| (known.occurrences(id).unwrap_or(0), id))
+        .collect();
+    ids.sort_by_key(|(times, id)| (std::cmp::Reverse(*times), *id));
+    ids.truncate(PATTERNS_MAX);
+    let shown: BTreeSet<PatternId> = ids.iter().map(|(_, id)| *id).collect();
+    let name = |id: PatternId| Context::Pattern(id.0).to_string();
+    let chain = shown.iter().flat_map(|from| {
+        let successors = known.successors(*from);
+        let successors = successors.filter(|(to, _)| shown.contains(to));
+        successors.map(|(to, times)| Link {
+            from: name(*from),
+            to: name(to),
+            times: times.into(),
+        })
+    });
+    Patterns {
+        known: known.len() as u64,
+        next: known
+            .next()
+            .map(|next| (next.id.0.into(), next.probability)),
+        chain: chain.collect(),
+        list: ids
+            .iter()
+            .filter_map(|(times, id)| pattern(known, *id, *times))
+            .collect(),
+    }
+}
+
+fn pattern(known: &KnowledgeBase, id: PatternId, times: u32) -> Option<dashboard::Pattern> {
+    let pattern = known.pattern(id)?;
+    Some(dashboard::Pattern {
+        id: id.0.into(),
+        times: times.into(),
+        requests: Op::ALL
+            .iter()
+            .map(|op| u64::from(pattern.requests(*op)))
+            .sum(),
+        shape: shape(pattern.points()),
+    })
+}
+
+/// A series in so many points, from 0 to 1.
+fn shape(points: &[u32]) -> Vec<f64> {
+    let greatest = points.iter().copied().max().unwrap_or(0).max(1);
+    let count = points.len().min(SHAPE);
+    let mean = |at: usize| {
+        let part = &points[at * points.len() / count..(at + 1) * points.len() / count];
+        let sum: u64 = part.iter().map(|it| u64::from(*it)).sum();
+        sum as f64 / part.len().max(1) as f64 / f64::from(greatest)
+    };
+    (0..count).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::tests::figures;
+    use presagio_pattern::{Pattern, Settings};
+    use presagio_tune::TunerSettings;
+
+    fn tuner() -> Tuner {
+        Tuner::new(TunerSettings::default())
+    }
+
+    #[test]
+    fn a_node_is_shown_while_it_is_here_and_a_while_after() {
+        let mut view = View::new();
+        let states = |view: &mut View| -> Vec<NodeState> {
+            let snapshot = view.snapshot(&tuner(), Nanos::from_secs(1));
+            snapshot.nodes.iter().map(|node| node.state).collect()
+        };
+        assert!(!view.shown("io1", &figures()), "nobody knows it");
+        view.joined("io1");
+        assert!(view.shown("io1", &figures()), "its policy is news");
+        assert!(!view.shown("io1", &figures()), "not for the second time");
+        assert_eq!(states(&mut view), [NodeState::Here]);
+        view.nodes.get_mut("io1").unwrap().heard_ms -= 6_000;
+        assert_eq!(states(&mut view), [NodeState::Silent]);
+        view.left("io1");
+        assert_eq!(states(&mut view), [NodeState::Gone]);
+        view.joined("io1");
+        assert_eq!(states(&mut view), [NodeState::Here], "with its history");
+        assert_eq!(view.nodes["io1"].history.list().len(), 2);
+        view.left("io1");
+        view.nodes.get_mut("io1").unwrap().since_ms -= 61_000;
+        assert_eq!(states(&mut view), []);
+    }
+
+    #[test]
+    fn what_a_node_shows_is_what_it_says() {
+        let mut view = View::new();
+        view.joined("a\u{202e}<b>");
+        view.shown("a\u{202e}<b>", &figures());
+        let snapshot = view.snapshot(&tuner(), Nanos::from_secs(1));
+        let node = &snapshot.nodes[0];
+        assert_eq!(node.name, "a\\u{202e}<b>");
+        assert_eq!(
+            (node.policy.as_deref(), node.window_us),
+            (Some("TWINS"), Some(500.0))
+        );
+        assert_eq!((&*node.by, node.connections), ("person", Some(9)));
+        assert_eq!(snapshot.totals.read_bytes_per_s, 200.0);
+        assert_eq!(node.now, node.recent.last().copied());
+    }
+
+    #[test]
+    fn situations_that_were_seen_come_first_then_those_known_best() {
+        let (mut tuner, mut situations) = (tuner(), Situations::default());
+        let safe = tuner.settings().arms.safe();
+        for number in 0..100_u32 {
+            for _ in 0..number {
+                tuner.learn(&Context::Pattern(number), safe, 1e6);
+            }
+        }
+        for (number, last_ms) in [(3, 1), (5, 2), (3, 3)] {
+            let seen = Seen {
+                last_ms,
+                choice: safe.to_string(),
+                why: String::new(),
+            };
+            situations.enter("io1", Context::Pattern(number), seen);
+        }
+        let mut snapshot = Snapshot::default();
+        known(&mut snapshot, &tuner, &situations);
+        let names: Vec<&str> = snapshot.contexts.iter().map(|it| &*it.context).collect();
+        assert_eq!(
+            names[..4],
+            ["pattern 3", "pattern 5", "pattern 99", "pattern 98"]
+        );
+        assert_eq!(names.len(), CONTEXTS_MAX);
+        assert_eq!(snapshot.contexts_left_out, 99 - CONTEXTS_MAX as u64);
+        assert_eq!(snapshot.chain.len(), 2);
+        assert_eq!(snapshot.contexts[0].nodes, ["io1"]);
+        let best = &snapshot.contexts[2].arms[0];
+        assert_eq!((best.tries, best.bytes_per_busy_s), (99, Some(1e6)));
+    }
+
+    #[test]
+    fn patterns_are_shown_with_their_chain() {
+        let mut base = KnowledgeBase::new(Settings::default());
+        let wave =
+            |height: u32| Pattern::new((0..100).map(|at| at % 2 * height).collect(), 1, 100, 0);
+        for height in [10, 1_000_000, 10, 1_000_000] {
+            base.decide(wave(height));
+        }
+        let shown = patterns(&base);
+        assert_eq!(shown.known, base.len() as u64);
+        assert!(shown.list.iter().all(|it| it.requests == 100));
+        assert!(
+            shown
+                .list
+                .iter()
+                .all(|it| it.shape.iter().all(|at| (0.0..=1.0).contains(at)))
+        );
+        let steps: u64 = shown.chain.iter().map(|it| it.times).sum();
+        assert_eq!(steps, 3);
+    }
+}
