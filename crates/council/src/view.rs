@@ -240,7 +240,8 @@ pub fn how(tuner: &Tuner) -> How {
     }
 }
 
-/// Puts what is known of situations into a snapshot: those that were seen lately, then those that are known best.
+/// Puts what is known of situations into a snapshot: those that were seen lately, and as many of the others, by how well they are
+/// known, as there is room for.
 pub fn known(snapshot: &mut Snapshot, tuner: &Tuner, situations: &Situations<Context>) {
     let mut wanted: Vec<(Context, Option<Seen>)> = situations
         .list()
@@ -260,7 +261,6 @@ pub fn known(snapshot: &mut Snapshot, tuner: &Tuner, situations: &Situations<Con
         snapshot.contexts_left_out = (others.len() - room) as u64;
         others.truncate(room);
     }
-    others.sort_by_key(|(steps, context)| (std::cmp::Reverse(*steps), *context));
     wanted.extend(others.into_iter().map(|(_, context)| (context, None)));
     let shown: BTreeSet<Context> = wanted.iter().map(|(context, _)| *context).collect();
     snapshot.chain = situations
@@ -272,6 +272,9 @@ pub fn known(snapshot: &mut Snapshot, tuner: &Tuner, situations: &Situations<Con
             times,
         })
         .collect();
+    // In an order that does not change whenever a node goes from one to the next.
+    let tries = |context: &Context| tuner.bandit(context).map_or(0, |bandit| bandit.steps());
+    wanted.sort_by_key(|(context, _)| (std::cmp::Reverse(tries(context)), *context));
     let one = |(context, seen): (Context, Option<Seen>)| one(tuner, situations, context, seen);
     snapshot.contexts = wanted.into_iter().map(one).collect();
 }
@@ -436,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn situations_that_were_seen_come_first_then_those_known_best() {
+    fn situations_that_were_seen_are_there_and_of_the_others_those_known_best() {
         let (mut tuner, mut situations) = (tuner(), Situations::default());
         let safe = tuner.settings().arms.safe();
         for number in 0..100_u32 {
@@ -455,15 +458,13 @@ mod tests {
         let mut snapshot = Snapshot::default();
         known(&mut snapshot, &tuner, &situations);
         let names: Vec<&str> = snapshot.contexts.iter().map(|it| &*it.context).collect();
-        assert_eq!(
-            names[..4],
-            ["pattern 3", "pattern 5", "pattern 99", "pattern 98"]
-        );
+        assert_eq!(names[..2], ["pattern 99", "pattern 98"]);
+        assert_eq!(names[CONTEXTS_MAX - 2..], ["pattern 5", "pattern 3"]);
         assert_eq!(names.len(), CONTEXTS_MAX);
         assert_eq!(snapshot.contexts_left_out, 99 - CONTEXTS_MAX as u64);
         assert_eq!(snapshot.chain.len(), 2);
-        assert_eq!(snapshot.contexts[0].nodes, ["io1"]);
-        let best = &snapshot.contexts[2].arms[0];
+        assert_eq!(snapshot.contexts[CONTEXTS_MAX - 1].nodes, ["io1"]);
+        let best = &snapshot.contexts[0].arms[0];
         assert_eq!((best.tries, best.bytes_per_busy_s), (99, Some(1e6)));
     }
 

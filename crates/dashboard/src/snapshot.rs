@@ -42,7 +42,7 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// How many more there are.
     pub nodes_left_out: u64,
-    /// Situations, the last seen first, then those that are known best.
+    /// Situations: those seen lately, and of the others those that are known best; the best known first.
     pub contexts: Vec<Context>,
     /// How many more are known.
     pub contexts_left_out: u64,

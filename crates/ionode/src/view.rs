@@ -3,8 +3,7 @@
 //! A thread of the node ([`run`]) takes the samples, and shows them to the council if there is one; when the policy changes, at
 //! once. Nothing here is on the way of a request.
 
-use crate::adaptive::{Adaptive, Said};
-use crate::auto::Auto;
+use crate::adaptive::Said;
 use crate::node::Shared;
 use presagio_core::{Histogram, Nanos};
 use presagio_council::view::{Clock, fields, window_us};

@@ -9,7 +9,7 @@ const RETRY_MS = [500, 1000, 2000, 4000];
 
 let NOW = null;                      // the snapshot
 const open = new Set();              // what is unfolded
-const show = { decisions: 'all', find: '' };
+const show = { decisions: 'all', find: '', most: 20 };
 
 const rate = (v) => bytes(Math.round(v)) + '/s';
 const each = (v) => count(Math.round(v));
@@ -156,7 +156,8 @@ const find = el('input', { class: 'filter', type: 'search', placeholder: 'node, 
 const decisions = section('decisions', 'Decisions', 'Newest first; the same again is counted. Click for what was seen, what there was to choose from, and why.', el('div', { class: 'tools2' }, filters, find));
 decisions.list = el('ul', { class: 'rows' });
 decisions.none = el('p', { class: 'bigempty' });
-decisions.body.append(decisions.none, decisions.list);
+decisions.more = el('button', { class: 'button', type: 'button', onclick: () => { show.most += 60; drawDecisions(); } }, 'Show more');
+decisions.body.append(decisions.none, decisions.list, decisions.more);
 
 function frame() {
   const links = [['nodes', 'Nodes'], ['situations', 'Situations'], ['decisions', 'Decisions']];
@@ -229,10 +230,10 @@ function makeNode(node) {
   if (NOW.takes_orders) part.node.append(orders());
   part.seen = true;
   watch.observe(part.node);
-  part.node.part = part;
+  part.node.shows = part;
   return part;
 }
-const watch = new IntersectionObserver((entries) => { for (const e of entries) { e.target.part.seen = e.isIntersecting; if (e.isIntersecting && NOW) drawPlots(e.target.part); } }, { rootMargin: '300px' });
+const watch = new IntersectionObserver((entries) => { for (const e of entries) { e.target.shows.seen = e.isIntersecting; if (e.isIntersecting && NOW) drawPlots(e.target.shows); } }, { rootMargin: '300px' });
 function drawPlots(part) {
   const node = NOW.nodes.find((n) => n.name === part.node.dataset.node);
   if (node) part.plots.forEach((p) => p.draw(node.recent, NOW.at_ms, switches(node.name)));
@@ -289,9 +290,12 @@ function orders() {
 
 // ---------- situations ----------
 const letters = new Map();           // a situation keeps its letter while this page is open
-function nameOf(context) {
+function number(context) {
   if (!letters.has(context)) letters.set(context, letters.size);
-  const n = letters.get(context);
+  return letters.get(context);
+}
+function nameOf(context) {
+  const n = number(context);
   return n < 26 ? String.fromCharCode(65 + n) : String.fromCharCode(65 + Math.floor(n / 26) % 26) + String.fromCharCode(65 + n % 26);
 }
 const letter = (context, old) => el('span', { class: old ? 'letter old' : 'letter', title: context }, nameOf(context));
@@ -310,8 +314,8 @@ function makeSituation(c) {
   const parts = { letter: el('span'), text: el('span', { class: 'text' }), chip: el('span', { class: 'chip' }), strip: el('span', { class: 'strip', 'aria-hidden': 'true' }), more: el('span', { class: 'more' }) };
   return { ...row('situation', 'c' + c.context, drawSituations, parts.letter, parts.text, parts.chip, parts.strip, parts.more), ...parts };
 }
-function drawSituation(part, c, index) {
-  const at = `contexts.${index}`;
+function drawSituation(part, c) {
+  const at = `contexts.${NOW.contexts.indexOf(c)}`;
   part.letter.replaceChildren(letter(c.context, c.last_ms === null));
   const where = c.nodes.length ? `now on ${c.nodes.slice(0, 3).join(', ')}${c.nodes.length > 3 ? ` and ${c.nodes.length - 3} more` : ''}` : c.last_ms ? `last at ${clock(c.last_ms)}` : 'not since the start';
   part.text.replaceChildren(c.context, el('small', {}, where, ' · best ', put(el('span'), `${at}.best_bytes_per_busy_s`, 'rate'), ' while busy'));
@@ -340,7 +344,7 @@ function matrix(links, name, mark) {
   for (const l of links) sums.set(l.from, (sums.get(l.from) || 0) + l.times);
   const names = [...new Set(links.flatMap((l) => [l.from, l.to]))];
   const weight = (n) => links.reduce((all, l) => all + (l.from === n || l.to === n ? l.times : 0), 0);
-  const shown = names.sort((a, b) => weight(b) - weight(a)).slice(0, 9);
+  const shown = names.sort((a, b) => weight(b) - weight(a)).slice(0, 6);
   const cell = (from, to) => {
     const l = links.find((it) => it.from === from && it.to === to);
     const share = l ? l.times / sums.get(from) : 0;
@@ -362,7 +366,9 @@ function drawSituations() {
   knows.none.hidden = NOW.contexts.length > 0;
   text(knows.none, none[NOW.how.decides] || '');
   knows.grid.hidden = NOW.contexts.length === 0;
-  keyed(knows.list, NOW.contexts, (c) => c.context, makeSituation, drawSituation);
+  // Those that were tried, or are there now, where they were: letters are given in the order of the first look.
+  const list = NOW.contexts.filter((c) => c.tries > 0 || c.nodes.length > 0).sort((a, b) => number(a.context) - number(b.context));
+  keyed(knows.list, list, (c) => c.context, makeSituation, drawSituation);
   const has_chain = NOW.chain.length > 0;
   klass(knows.grid, has_chain ? 'knows' : 'knows alone');
   knows.chain.hidden = !has_chain;
@@ -425,7 +431,8 @@ function drawDecision(part, d) {
 function drawDecisions() {
   const wanted = (d) => (show.decisions === 'all' || (show.decisions === 'switches' ? isSwitch(d) : d.explores))
     && (!show.find || [d.node, d.context, d.chosen, d.before, d.why].some((it) => (it || '').toLowerCase().includes(show.find)));
-  const list = NOW.decisions.filter(wanted).slice(0, 80);
+  const all = NOW.decisions.filter(wanted), list = all.slice(0, show.most);
+  decisions.more.hidden = all.length <= show.most;
   decisions.none.hidden = list.length > 0;
   text(decisions.none, NOW.decisions.length ? 'None of the last decisions is one of these.' : NOW.how.decides === 'given' ? 'The policy is given: there is nothing to decide.' : 'Nothing was decided yet.');
   keyed(decisions.list, list, (d) => d.id, makeDecision, drawDecision);
@@ -433,6 +440,7 @@ function drawDecisions() {
 
 // ---------- all of it ----------
 function draw() {
+  NOW.contexts.forEach((c) => number(c.context));
   drawTop(); drawWhole(); drawNodes(); drawSituations(); drawPatterns(); drawDecisions();
   const orders_ = NOW.takes_orders ? 'Orders need the token.' : 'This page only shows.';
   const foot = `Every figure is one of /snapshot; presagio top shows the same in a terminal. ${orders_} Presagio ${NOW.presagio}`;

@@ -11,7 +11,7 @@ mod seat;
 mod turner;
 
 pub use mailbox::{Done, Mailbox, ReplyTo};
-pub use presagio_door::{Address, Arrival, Listener, arrived, bind_unix, tls};
+pub use presagio_door::{Address, Arrival, Listener, arrived, tls};
 pub use reply::Out;
 pub use seat::{Seat, watch};
 
