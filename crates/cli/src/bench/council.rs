@@ -2,7 +2,7 @@
 //! whether a node that adapts ends where the best static choices are.
 
 mod crowd;
-mod live;
+pub mod live;
 
 use super::{Bar, Effort, Report, Scope};
 use crate::table::{Cell, Table};
