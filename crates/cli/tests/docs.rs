@@ -26,8 +26,6 @@ const LESS: &[(&str, &str)] = &[
         "--size 4MiB --budget 1 --interval 64K-256K:64K",
     ),
     ("presagio sim 001-fig2a", "--set app.total=16MiB"),
-    ("presagio train", "--quick"),
-    ("presagio bench bandit", "--tiny"),
     ("presagio demo", "--reads 40 --rounds 1 --periods 2"),
     ("presagio sched compare", "--size 1MiB --rounds 1"),
 ];
@@ -88,13 +86,13 @@ pages! {
     the_guide_for_administrators: "docs/guide-admin.md", [APP];
     the_guide_for_developers: "docs/guide-developer.md", [APP, CHECKOUT];
     the_guide_for_researchers: "docs/guide-researcher.md", [APP];
-    commands: "docs/commands.md", [APP];
+    all_commands: "docs/commands.md", [APP];
     limits: "docs/limits.md", [APP];
     troubleshooting: "docs/troubleshooting.md", [APP];
     running: "docs/run.md", [APP, "presagio run --quiet --trace t.ptrace -- ./app; presagio advise t.ptrace -o hints.json\n"];
     reports: "docs/report.md", [APP, RUNS, DARSHAN];
     traces: "docs/traces.md", [DARSHAN];
-    prediction: "docs/prediction.md", [DARSHAN];
+    prediction: "docs/prediction.md", [APP, RUNS, "cp app.ptrace run.darshan\n"];
     patterns: "docs/pattern.md", [APP, RUNS, PATTERNS];
     profiles: "docs/profile.md", [""];
     simulation: "docs/sim.md", [""];
@@ -308,8 +306,7 @@ fn a_script_that_is_not_run_says_so_above_it_and_is_checked_as_far_as_possible()
 #[test]
 #[should_panic(expected = "unexpected argument")]
 fn a_wrong_option_in_a_document_is_noticed() {
-    let text =
-        "<!-- not run: x -->\n```sh\npresagio run --no-such-option -- ./app\n```\n".to_owned();
+    let text = "<!-- not run: x -->\n```sh\npresagio ionode --no-such-option /x\n```\n".to_owned();
     let page = Page {
         name: "wrong.md",
         blocks: blocks(&text),
@@ -381,7 +378,9 @@ fn every_subcommand_has_its_place_in_the_reference() {
     let reference = fs::read_to_string(repository().join("docs/commands.md")).unwrap();
     let help = presagio_ok(&["--help"]).out;
     let listed = help.split("Commands:\n").nth(1).unwrap();
+    // What a long description is continued with is further to the right.
     let names = listed.lines().take_while(|line| !line.is_empty());
+    let names = names.filter(|line| !line.starts_with("   "));
     let names: Vec<&str> = names
         .filter_map(|line| line.split_whitespace().next())
         .collect();

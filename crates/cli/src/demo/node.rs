@@ -81,8 +81,8 @@ fn learn(dir: &Path, periods: usize, plain: f64) -> anyhow::Result<Vec<(String, 
     )?;
     let load = Load::new(&server)?;
     let mut log = Log::new(learned.with_file_name("learned.redb.decisions.jsonl"));
+    let long = PERIOD * periods as u32;
     std::thread::scope(|scope| {
-        let long = PERIOD * periods as u32;
         let load = scope.spawn(|| load.run(Phase::Strided, long));
         let mut served = Vec::new();
         loop {
