@@ -8,6 +8,29 @@ PRESAGIO  := $(TARGET)/release/presagio
 DEMO_DIR  := $(TARGET)/demo
 CLI_DOCS  := $(TARGET)/cli-docs
 
+# Where `make install` puts things: make install PREFIX=/usr DESTDIR=/tmp/package
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+BINDIR      = $(PREFIX)/bin
+LIBDIR      = $(PREFIX)/lib
+INCLUDEDIR  = $(PREFIX)/include
+MANDIR      = $(PREFIX)/share/man/man1
+UNITDIR     = $(LIBDIR)/systemd/system
+SHAREDIR    = $(PREFIX)/share/presagio
+COMPLETIONS = bash:$(PREFIX)/share/bash-completion/completions/presagio \
+	zsh:$(PREFIX)/share/zsh/site-functions/_presagio fish:$(PREFIX)/share/fish/vendor_completions.d/presagio.fish
+
+# What it installs is what was built: release, or BUILD=debug.
+BUILD      ?= release
+BUILT      ?= $(TARGET)/$(BUILD)
+BUILT_LIBS ?= $(BUILT)
+PRELOADED  := libpresagio.so libpresagio_inside.so libpresagio_divert.so
+LIBRARIES  := libagios.so libpresagio_predict_c.so libpresagio_predict_c.a
+HEADERS    := crates/capi/include/agios.h crates/predict-c/include/presagio_predict.h \
+	crates/predict-c/include/presagio_predict.hpp
+UNITS      := presagio-ionode@.service presagio-council.service
+SHARED     := crates/capi/agios.conf $(wildcard packaging/systemd/*.conf) $(wildcard packaging/slurm/*.sh)
+
 # Passed on to every bench: make bench BENCH_FLAGS=--strict
 BENCH_FLAGS :=
 
@@ -21,48 +44,50 @@ TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:s
 	mpirun.openmpi:openmpi-bin mpirun.mpich:mpich h5cc:libhdf5-dev h5pcc.openmpi:libhdf5-openmpi-dev \
 	h5pcc.mpich:libhdf5-mpich-dev diod:diod glusterd:glusterfs-server mount.glusterfs:glusterfs-client \
 	ip:iproute2 munged:munge fio:fio unshare:util-linux setpriv:util-linux openssl:openssl jemalloc-config:libjemalloc-dev \
-	chromium:chromium node:nodejs npm:npm
+	chromium:chromium node:nodejs npm:npm \
+	gdb:gdb shellcheck:shellcheck systemd-analyze:systemd
 
 # Tests of pages drive chromium with Playwright, in the version of the lock file.
 BROWSER := crates/cli/tests/browser
 
-.PHONY: help demo build test soak test-needs test-packages lint lint-needs bench docs-cli clean
+.PHONY: help demo build install uninstall test soak test-needs test-packages lint lint-needs bench docs-cli clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-demo: build ## build everything, then show what presagio run and the scheduler gain on this disk
+demo: build ## build everything, then show in a minute what it does, on this disk
 	@mkdir -p $(DEMO_DIR)
-	@echo
-	@echo "1. presagio run: an unmodified program waits less for its I/O"
-	@echo
 	@$(PRESAGIO) demo $(DEMO_DIR)
-	@echo
-	@echo "2. The scheduler. Many processes read one file at the same time, each its own"
-	@echo "blocks: small requests, in whatever order they come. A scheduler that puts"
-	@echo "neighbours together serves many of them with one operation."
-	@echo "Here are ten policies with the same requests, on this disk."
-	@echo
-	@$(PRESAGIO) sched compare $(DEMO_DIR)
-	@echo
-	@echo "What to try next:"
-	@echo "  $(PRESAGIO) run -- PROGRAM ..."
-	@echo "      with a program of yours"
-	@echo "  $(PRESAGIO) sched list"
-	@echo "      what do these policies do?"
-	@echo "  $(PRESAGIO) sched compare DIR --op write"
-	@echo "      the same with writes, on the storage of DIR"
-	@echo "  $(PRESAGIO) sched compare DIR --pattern random"
-	@echo "      where there is nothing to aggregate"
-	@echo "  $(PRESAGIO) trace info TRACE"
-	@echo "      what is in a recording (Darshan DXT, strace, AGIOS, CSV)?"
-	@echo "  $(PRESAGIO) predict TRACE --plot DIR"
-	@echo "      how predictable is it?"
-	@echo "  $(PRESAGIO) bench sched"
-	@echo "      what does the scheduler itself cost?"
 
 build: ## build everything in release mode
 	cargo build --release --workspace
+
+# The libraries that presagio preloads are no one else's, hence a directory of their own: it looks there.
+install: ## install what was built (PREFIX=/usr/local, DESTDIR, BUILD=release)
+	@[ -x $(BUILT)/presagio ] || { echo "There is no $(BUILT)/presagio. Please run: make build" >&2; exit 1; }
+	install -d $(addprefix $(DESTDIR),$(BINDIR) $(LIBDIR)/presagio $(INCLUDEDIR) $(MANDIR) $(UNITDIR) $(SHAREDIR))
+	install -m 755 $(BUILT)/presagio $(DESTDIR)$(BINDIR)/presagio
+	install -m 755 $(addprefix $(BUILT_LIBS)/,$(PRELOADED)) $(DESTDIR)$(LIBDIR)/presagio
+	install -m 644 $(addprefix $(BUILT_LIBS)/,$(LIBRARIES)) $(DESTDIR)$(LIBDIR)
+	install -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(SHARED) $(DESTDIR)$(SHAREDIR)
+	chmod 755 $(DESTDIR)$(SHAREDIR)/*.sh
+	@set -e; for unit in $(UNITS); do \
+		sed 's|@BINDIR@|$(BINDIR)|; s|@SYSCONFDIR@|$(SYSCONFDIR)|' packaging/systemd/$$unit > $(DESTDIR)$(UNITDIR)/$$unit; \
+	done
+	$(BUILT)/presagio man $(DESTDIR)$(MANDIR)
+	@set -e; for each in $(COMPLETIONS); do \
+		mkdir -p "$$(dirname $(DESTDIR)$${each#*:})"; \
+		$(BUILT)/presagio completions $${each%%:*} > $(DESTDIR)$${each#*:}; \
+	done
+
+uninstall: ## remove what make install put there (the same PREFIX and DESTDIR)
+	rm -f $(DESTDIR)$(BINDIR)/presagio $(addprefix $(DESTDIR)$(LIBDIR)/presagio/,$(PRELOADED)) \
+		$(addprefix $(DESTDIR)$(LIBDIR)/,$(LIBRARIES)) $(addprefix $(DESTDIR)$(INCLUDEDIR)/,$(notdir $(HEADERS))) \
+		$(addprefix $(DESTDIR)$(SHAREDIR)/,$(notdir $(SHARED))) $(addprefix $(DESTDIR)$(UNITDIR)/,$(UNITS)) \
+		$(DESTDIR)$(MANDIR)/presagio.1 $(DESTDIR)$(MANDIR)/presagio-*.1 \
+		$(foreach each,$(COMPLETIONS),$(DESTDIR)$(lastword $(subst :, ,$(each))))
+	-rmdir $(DESTDIR)$(LIBDIR)/presagio $(DESTDIR)$(SHAREDIR)
 
 # The model checker replaces the engine's locks and threads, hence a build of its own.
 test: test-needs ## install what the tests need, run all of them

@@ -171,15 +171,28 @@ fn the_run_bench_compares_plain_with_guided() {
 }
 
 #[test]
-fn the_demo_shows_plain_and_guided_and_the_summary() {
+fn the_demo_shows_a_program_and_a_node_and_leaves_a_report() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().to_str().unwrap();
-    let said = presagio_ok(&["demo", path, "--reads", "50", "--rounds", "1"]);
-    for part in ["plain s", "presagio run s", "operations on", "nothing"] {
+    let size = ["--reads", "50", "--rounds", "1", "--periods", "6"];
+    let said = presagio_ok(&[&["demo", path], &size[..]].concat());
+    let parts = [
+        "plain s",
+        "presagio run s",
+        "operations on",
+        "nothing",
+        "NOOP alone",
+        "times as much as NOOP",
+    ];
+    for part in parts {
         assert!(said.out.contains(part), "no {part}: {}", said.out);
     }
+    let report = dir.path().join("presagio-demo.html");
+    assert!(said.out.contains(report.to_str().unwrap()), "{}", said.out);
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>"), "{}", &page[..100]);
     let left = std::fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(left, 0, "it cleans up");
+    assert_eq!(left, 1, "it cleans up");
 }
 
 #[test]

@@ -807,38 +807,66 @@ fn the_bench_of_traces_merges_eight_and_compares_the_formats() {
     );
 }
 
-/// The commands of the guide: its blocks of shell.
-fn guide() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/traces.md");
-    let text = fs::read_to_string(path).unwrap();
-    let blocks = text.split("```sh\n").skip(1);
-    blocks
-        .map(|block| block.split("```").next().unwrap().to_owned())
-        .collect()
+/// A recording in which every name is one that nothing else would have by chance.
+fn telling_run() -> String {
+    let row = |time: u64, file: &str, first: &str| {
+        format!("{time},7,0,3,4711,0,posix,write,{file},0,4096,4096,{time},1,{first}")
+    };
+    let first = "mysolver+0x10(secretmethod);libprivate.so+0x20(hiddencall),hostalpha,\"./mysolver --key topsecret\",\
+                 1700000000000000005";
+    let rows = [
+        HEADER.to_owned(),
+        row(1, "/home/annika/projectx/out_0010.h5", first),
+        row(2, "/home/annika/projectx/out_0020.h5", ",,,"),
+        row(3, "/home/annika/notes.projectx", ",,,"),
+        String::new(),
+    ];
+    rows.join("\n")
 }
 
 #[test]
-fn the_guide_works_as_it_stands() {
-    let place = Place::new("guide");
-    let log = real("dxt.darshan");
-    if let Some(log) = &log {
-        fs::copy(log, place.path("run.darshan")).unwrap();
+fn an_anonymous_trace_has_what_was_done_and_no_name_of_who_did_it_to_what() {
+    let place = Place::new("anonymous");
+    let csv = place.file("a.csv", telling_run());
+    let names = [
+        "home",
+        "annika",
+        "projectx",
+        "out_",
+        "notes",
+        "mysolver",
+        "secretmethod",
+        "libprivate",
+        "hiddencall",
+        "hostalpha",
+        "topsecret",
+        "4711",
+        "1700000000",
+    ];
+    let outputs = ["b.csv", "b.ptrace", "b.agios", "b.parquet"];
+    let written = |output: &&str| cfg!(feature = "parquet") || !output.ends_with(".parquet");
+    for output in outputs.iter().filter(|output| written(output)) {
+        let to = place.path(output);
+        presagio_ok(&["trace", "convert", &csv, &to, "--anonymous"]);
+        let bytes = place.bytes(output);
+        for name in names {
+            let found = bytes
+                .windows(name.len())
+                .any(|part| part == name.as_bytes());
+            assert!(!found, "{name} is in {output}");
+        }
     }
-    let can_run = |line: &&str| {
-        (log.is_some() || !line.contains(".darshan"))
-            && (cfg!(feature = "parquet") || !line.contains(".parquet"))
-    };
-    let mut script = String::from("set -eu\nPATH=$1:$PATH\n");
-    for block in guide() {
-        script.extend(block.lines().filter(can_run).flat_map(|line| [line, "\n"]));
+    // The native format compresses, so what it holds is looked at as text too.
+    convert(&place.path("b.ptrace"), &place.path("c.csv"));
+    let text = String::from_utf8(place.bytes("c.csv")).unwrap();
+    assert_eq!(text.as_bytes(), place.bytes("b.csv"));
+    for (number, file) in ["/a/b/c/d1.h5", "/a/b/c/d2.h5", "/a/b/g"]
+        .iter()
+        .enumerate()
+    {
+        let time = number + 1;
+        let row = format!("{time},7,0,3,,0,posix,write,{file},0,4096,4096,{time},1,");
+        assert!(text.contains(&row), "{row}\n{text}");
     }
-    assert!(script.matches("presagio trace ").count() > 8, "{script}");
-    let bin = Path::new(program()).parent().unwrap();
-    let output = Command::new("bash")
-        .args(["-c", &script, "guide", bin.to_str().unwrap()])
-        .current_dir(place.0.path())
-        .output()
-        .unwrap();
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(output.status.success(), "{}\n{}", said[0], said[1]);
+    assert!(text.contains("e+0x10;f.so+0x20"), "{text}");
 }

@@ -36,8 +36,7 @@ mod sync;
 pub use config::{DispatchBy, EngineConfig, EngineError, SubmitError, WhenFull};
 pub use engine::{Done, Engine, Recorder, Service};
 
-/// The examples of the README and of the guide are compiled and run as tests.
+/// The examples of the guide are compiled and run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/embedding.md")]
 mod documents {}

@@ -7,12 +7,13 @@
 //! [`open`] tells the format of a file and reads it: [`native`], our own; Darshan's logs and their text; strace's
 //! output; AGIOS's traces; comma-separated values. From there on all are alike. [`info`] says what is in a trace,
 //! [`sorted`] brings it into the order of time, [`merge`] makes one out of several repetitions, [`join`] out of the
-//! recordings of several machines; [`replay`] does it again; a [`Sink`] writes it: [`native`], [`csv`], [`agios`], or
+//! recordings of several machines; [`Anonymous`] leaves names out; [`replay`] does it again; a [`Sink`] writes it: [`native`], [`csv`], [`agios`], or
 //! `parquet` if built with that feature.
 
 #![forbid(unsafe_code)]
 
 pub mod agios;
+mod anonymous;
 pub mod csv;
 pub mod darshan;
 mod error;
@@ -36,6 +37,7 @@ pub mod strace;
 mod strategies;
 mod text;
 
+pub use anonymous::Anonymous;
 pub use error::{Place, Reason, TraceError};
 pub use open::{Format, OpenOptions, open, open_with};
 pub use record::{Frame, Process, Record, Sink, Source};

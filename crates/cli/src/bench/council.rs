@@ -3,7 +3,7 @@
 
 mod crowd;
 mod known;
-mod live;
+pub mod live;
 mod outage;
 
 use super::{Bar, Effort, Report, Scope};

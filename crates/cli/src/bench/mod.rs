@@ -8,7 +8,7 @@
 pub mod alloc;
 mod bandit;
 mod bars;
-mod council;
+pub mod council;
 pub mod ionode;
 mod pattern;
 mod predict;

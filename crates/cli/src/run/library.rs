@@ -19,6 +19,11 @@ const VARIABLE: &str = "PRESAGIO_LIB";
 /// The loader's list of libraries.
 const PRELOAD: &str = "LD_PRELOAD";
 
+/// Options of the address sanitizer. A program that is built with it refuses to start with a library that was loaded before
+/// its own, unless it is told not to look. It works with ours all the same: what we pass on, it gets.
+const SANITIZER: &str = "ASAN_OPTIONS";
+const ANY_ORDER: &str = "verify_asan_link_order=0";
+
 /// The library that watches from inside.
 #[derive(Debug)]
 pub struct Preload {
@@ -65,6 +70,7 @@ impl Preload {
         let list = listed(std::env::var_os(PRELOAD), &self.library);
         // SAFETY: this process has one thread.
         unsafe {
+            std::env::set_var(SANITIZER, any_order(std::env::var_os(SANITIZER)));
             std::env::set_var(PRELOAD, list);
             std::env::set_var(presagio_arena::VARIABLE, address);
         }
@@ -77,6 +83,7 @@ impl Preload {
         let list = listed(std::env::var_os(PRELOAD), &self.library);
         // SAFETY: this process has one thread.
         unsafe {
+            std::env::set_var(SANITIZER, any_order(std::env::var_os(SANITIZER)));
             std::env::set_var(PRELOAD, listed(Some(list), &inside));
             std::env::set_var(presagio_arena::VARIABLE, presagio_arena::NO_ADDRESS);
             std::env::set_var(presagio_arena::INSIDE, directory);
@@ -90,6 +97,7 @@ impl Preload {
         let list = listed(std::env::var_os(PRELOAD), &divert);
         // SAFETY: this process has one thread.
         unsafe {
+            std::env::set_var(SANITIZER, any_order(std::env::var_os(SANITIZER)));
             std::env::set_var(PRELOAD, list);
             std::env::set_var(presagio_forward::switchboard::VARIABLE, forwarded);
         }
@@ -112,8 +120,9 @@ impl Preload {
     pub fn exports(&self, address: &str) -> String {
         let list = listed(std::env::var_os(PRELOAD), &self.library);
         format!(
-            "export {PRELOAD}={}\nexport {}={address}\n",
+            "export {PRELOAD}={}\nexport {SANITIZER}={}\nexport {}={address}\n",
             quoted(&list.to_string_lossy()),
+            quoted(&any_order(std::env::var_os(SANITIZER)).to_string_lossy()),
             presagio_arena::VARIABLE
         )
     }
@@ -135,6 +144,19 @@ fn listed(before: Option<OsString>, library: &Path) -> OsString {
         list.push(library);
     }
     list
+}
+
+/// The sanitizer's options with ours in front, where the user's own have the last word.
+fn any_order(before: Option<OsString>) -> OsString {
+    let mut options = OsString::from(ANY_ORDER);
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        if before.as_bytes().starts_with(ANY_ORDER.as_bytes()) {
+            return before;
+        }
+        options.push(":");
+        options.push(before);
+    }
+    options
 }
 
 fn beside(exe: &Path) -> Option<PathBuf> {
@@ -164,6 +186,15 @@ mod tests {
             .args(["-c", &script])
             .output();
         assert_eq!(shell.unwrap().stdout, path.as_bytes());
+    }
+
+    #[test]
+    fn options_of_the_sanitizer_are_kept_and_ours_is_given_once() {
+        let ours = any_order(None);
+        assert_eq!(ours, ANY_ORDER);
+        let both = any_order(Some("detect_leaks=0".into()));
+        assert_eq!(both, "verify_asan_link_order=0:detect_leaks=0");
+        assert_eq!(any_order(Some(both.clone())), both);
     }
 
     #[test]

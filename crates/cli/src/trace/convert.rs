@@ -4,7 +4,7 @@ use super::{exit_code, input, output};
 use crate::size::Size;
 use indicatif::ProgressBar;
 use presagio_trace::sorted::{Sorted, Spill};
-use presagio_trace::{Record, Source};
+use presagio_trace::{Anonymous, Record, Source};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 ///
 /// A recording that was cut short, because its program was killed say, is converted up to its last whole
 /// chunk; a warning says so, and the exit status is 1. The same holds for damage that --salvage passed over.
+///
+/// With --anonymous the trace can be shown to others: parts of paths become words (/home/anna/out_0010.h5 is /a/b/c1.h5,
+/// the same everywhere in the trace), and command lines, functions, machines, process ids and the date are left out.
+/// Sizes, offsets and times stay.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +28,8 @@ Examples:
   presagio trace convert run.ptrace run.parquet   for pandas, DuckDB, R
   presagio trace convert run.strace run.agios     for a scheduler
   presagio trace convert run.ptrace - --to csv | head
-  presagio trace convert damaged.ptrace rest.ptrace --salvage")]
+  presagio trace convert damaged.ptrace rest.ptrace --salvage
+  presagio trace convert run.ptrace share.ptrace --anonymous")]
 pub struct Args {
     /// The trace to read; - is the standard input
     input: PathBuf,
@@ -37,6 +42,9 @@ pub struct Args {
     /// Keep the order of the input, which Darshan's logs have by file and process
     #[arg(long)]
     unsorted: bool,
+    /// Leave out the names of files, programs, functions and machines, and command lines
+    #[arg(long)]
+    anonymous: bool,
 }
 
 /// What was converted.
@@ -56,6 +64,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => Box::new(source),
         false => Box::new(Sorted::new(source, Spill::default())),
     };
+    if args.anonymous {
+        source = Box::new(Anonymous::new(source));
+    }
     let mut output = args.to.create(&args.output)?;
     let converted = copy(&mut source, &mut output, args, &bar)?;
     let (to, is_stdout) = (output.format, output.is_stdout());

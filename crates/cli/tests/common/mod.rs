@@ -81,6 +81,12 @@ pub fn program() -> &'static str {
     env!("CARGO_BIN_EXE_presagio")
 }
 
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.join("../..").canonicalize().expect("it is there")
+}
+
 /// An empty directory of a test's own, gone when the test is over.
 pub struct TempDir(PathBuf);
 

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Clients that load a node.
-const CLIENTS: usize = 32;
+pub const CLIENTS: usize = 32;
 const BLOCK: usize = 32 << 10;
 /// Blocks of the shared file, and of each client's own.
 const SHARED: u64 = 8192;
 const OWN: u64 = 256;
 
 /// What can be chosen.
-const ARMS: [&str; 5] = ["NOOP", "SJF", "TO-agg", "MLF", "TWINS:1ms"];
+pub const ARMS: [&str; 5] = ["NOOP", "SJF", "TO-agg", "MLF", "TWINS:1ms"];
 
 pub struct Plan {
     pub period: Duration,
@@ -43,7 +43,7 @@ pub struct Pair {
 
 /// What clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub enum Phase {
     /// All read one file, taking turns.
     Strided,
     /// Each writes a file of its own, in order.
@@ -231,13 +231,13 @@ pub fn sub(dir: &Path, name: &str) -> anyhow::Result<std::path::PathBuf> {
 }
 
 /// Clients that are connected to a node.
-struct Load {
+pub struct Load {
     clients: Vec<(File, File, presagio_ninep::session::Session)>,
     requests: AtomicU64,
 }
 
 impl Load {
-    fn new(server: &Server) -> anyhow::Result<Load> {
+    pub fn new(server: &Server) -> anyhow::Result<Load> {
         let shared = std::fs::File::create(server.export().join("shared"))?;
         shared.set_len(SHARED * BLOCK as u64)?;
         let client = |number: usize| -> anyhow::Result<_> {
@@ -254,7 +254,7 @@ impl Load {
     }
 
     /// Loads the node for so long; megabytes a second.
-    fn run(&self, phase: Phase, long: Duration) -> anyhow::Result<f64> {
+    pub fn run(&self, phase: Phase, long: Duration) -> anyhow::Result<f64> {
         let (stop, bytes) = (AtomicBool::new(false), AtomicU64::new(0));
         let start = Instant::now();
         std::thread::scope(|scope| {

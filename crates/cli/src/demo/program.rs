@@ -1,0 +1,181 @@
+//! The first part of the demo: one program, plain and as `presagio run` of it, by turns on a cold file.
+//!
+//! The program is the ROOT-like reader of `bench run` ([`crate::bench::run::load`]), which knows nothing of Presagio. The
+//! first guided run knows nothing of the program either; the ones after it have what that one learned.
+
+use super::Args;
+use crate::bench::run::load::{Kind, file_size, make_file};
+use crate::progress::progress;
+use crate::table::{Cell, Table};
+use crate::terminal::prose;
+use anyhow::{Context, ensure};
+use rustix::fs::{Advice, fadvise};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// How the program is run.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    Plain,
+    Guided,
+    /// Guided, with a page about it.
+    Recorded(&'a Path),
+}
+
+impl Way<'_> {
+    const fn name(self) -> &'static str {
+        match self {
+            Way::Plain => "plain",
+            Way::Guided => "guided",
+            Way::Recorded(_) => "guided and recorded",
+        }
+    }
+}
+
+/// One run of the program.
+struct Ran {
+    /// What it read, in short.
+    sum: String,
+    seconds: f64,
+    said: String,
+}
+
+/// Runs it in `dir`, and writes a page about the last run to `report`.
+pub fn show(args: &Args, dir: &Path, report: &Path) -> anyhow::Result<()> {
+    let path = dir.join("data");
+    let bytes = file_size(Kind::Root, args.size, args.reads);
+    let steps = progress(2 + 2 * args.rounds as u64);
+    steps.set_message("making the file");
+    make_file(&path, bytes).with_context(|| path.display().to_string())?;
+    let mut rows = Vec::new();
+    for round in 0..args.rounds {
+        let mut ran = Vec::new();
+        for way in [Way::Plain, Way::Guided] {
+            steps.inc(1);
+            steps.set_message(way.name());
+            forget(&path)?;
+            ran.push(once(args, &path, way)?);
+        }
+        ensure!(
+            ran[0].sum == ran[1].sum,
+            "other bytes were read with Presagio than without"
+        );
+        rows.push(row(round, &ran));
+    }
+    let recorded = Way::Recorded(report);
+    steps.inc(1);
+    steps.set_message(recorded.name());
+    forget(&path)?;
+    let said = once(args, &path, recorded)?.said;
+    steps.finish_and_clear();
+    print(args, bytes, rows, &said)
+}
+
+/// Puts a file out of the page cache; it is on the disk already.
+fn forget(path: &Path) -> anyhow::Result<()> {
+    let file = File::open(path)?;
+    fadvise(&file, 0, None, Advice::DontNeed).context("the file stays in memory")
+}
+
+fn once(args: &Args, path: &Path, way: Way) -> anyhow::Result<Ran> {
+    let presagio = std::env::current_exe().context("this program's own file is not known")?;
+    let mut command = Command::new(&presagio);
+    if !matches!(way, Way::Plain) {
+        command.args(["run", "--model-dir"]);
+        command.arg(path.with_file_name("models"));
+        if let Way::Recorded(report) = way {
+            command.arg("--report").arg(report);
+        }
+        command.arg("--").arg(&presagio);
+    }
+    command.args(["bench-load", "root"]).arg(path);
+    command.args(["--size", &args.size.to_string()]);
+    command.args(["--reads", &args.reads.to_string()]);
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(
+        output.status.success(),
+        "the program failed: {}",
+        said.trim()
+    );
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut words = text.split_whitespace();
+    let (Some(sum), Some(ns)) = (words.next(), words.nth(1)) else {
+        anyhow::bail!("the program said nothing");
+    };
+    Ok(Ran {
+        sum: sum.to_owned(),
+        seconds: ns.parse::<f64>()? / 1e9,
+        said,
+    })
+}
+
+fn row(round: usize, ran: &[Ran]) -> Vec<Cell> {
+    let ratio = ran[1].seconds / ran[0].seconds;
+    let known = if round == 0 {
+        "nothing"
+    } else {
+        "from the run before"
+    };
+    vec![
+        Cell::Number(ran[0].seconds, 2),
+        Cell::Number(ran[1].seconds, 2),
+        Cell::Number(ratio, 2),
+        Cell::Text(bar(ratio)),
+        Cell::Text(known.to_owned()),
+    ]
+}
+
+/// The guided run's time beside the plain one's, which is the whole width.
+fn bar(ratio: f64) -> String {
+    const WIDTH: f64 = 20.0;
+    let full = (ratio.min(1.0) * WIDTH).round() as usize;
+    "█".repeat(full) + &"░".repeat(WIDTH as usize - full)
+}
+
+fn print(args: &Args, bytes: u64, rows: Vec<Vec<Cell>>, said: &str) -> anyhow::Result<()> {
+    let out = &mut io::stdout().lock();
+    let text = format!(
+        "A program reads {} pieces of {} KiB on average, about half of a file of {} MiB: onwards with gaps, now and \
+         then one further back; after each it computes for 0.3 ms ({} s in all). Nothing of the file is in memory \
+         when it begins. The same bytes were read in every run.",
+        args.reads,
+        args.size >> 10,
+        bytes >> 20,
+        args.reads as f64 * 0.0003,
+    );
+    writeln!(out, "{}\n", prose(&text))?;
+    let table = Table {
+        title: String::new(),
+        columns: vec![
+            ("plain", "plain s"),
+            ("guided", "presagio run s"),
+            ("ratio", "ratio"),
+            ("bar", ""),
+            ("known", "what was known"),
+        ],
+        rows,
+    };
+    table.write(out)?;
+    writeln!(
+        out,
+        "\nWhat one more guided run, which was recorded, says about itself:\n"
+    )?;
+    write!(out, "{said}")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_never_longer_than_its_frame() {
+        for ratio in [0.0, 0.5, 1.0, 7.0] {
+            assert_eq!(bar(ratio).chars().count(), 20);
+        }
+        assert!(bar(0.5).starts_with(&"█".repeat(10)) && bar(0.5).ends_with(&"░".repeat(10)));
+    }
+}

@@ -1,0 +1,394 @@
+//! The documents hold: every command in them is run, every link leads somewhere, every subcommand has its place.
+//!
+//! A fence ```` ```sh ```` is a script. All of a page are run one after the other, by bash, in an empty directory with
+//! what the page takes for granted ([`pages!`]); any command that fails fails the test. Where a command names a place of a
+//! real machine (`/scratch`), it gets one below that directory; what runs until it is told to end (a node, a mount) runs
+//! beside the rest; what would take minutes is given less to do ([`LESS`]).
+//!
+//! What cannot run here has `<!-- not run: REASON -->` above it. Options of `presagio` and targets of `make` are checked
+//! all the same.
+
+mod common;
+
+use common::{TempDir, library, presagio_ok, program, repository};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Places that the documents name, which each page has for itself.
+const PLACES: &[&str] = &["/scratch", "/lustre", "/mnt", "/run/", "/var/lib/presagio"];
+
+/// What would take long, and the same with less to do.
+const LESS: &[(&str, &str)] = &[
+    (
+        "presagio profile /scratch",
+        "--size 4MiB --budget 1 --interval 64K-256K:64K",
+    ),
+    ("presagio sim 001-fig2a", "--set app.total=16MiB"),
+    ("presagio demo", "--reads 40 --rounds 1 --periods 2"),
+    ("presagio sched compare", "--size 1MiB --rounds 1"),
+];
+
+/// A program as users have it: reads one file and writes another.
+const APP: &str = r#"
+head -c 3000000 /dev/urandom > input.dat
+printf '#!/bin/sh\ncat "${1:-input.dat}" > "${2:-output.dat}"\n' > app
+chmod +x app
+"#;
+
+/// Two runs of it, as summaries and traces.
+const RUNS: &str = r#"
+presagio run --quiet --trace app.ptrace --json run.json -- ./app
+presagio run --quiet --trace before.ptrace --json before.json -- ./app
+presagio run --quiet --trace after.ptrace --json after.json -- ./app
+"#;
+
+/// What Darshan's own tool prints of a log: the content tells the format, not the name.
+const DARSHAN: &str =
+    "cp $REPO/crates/trace/tests/data/darshan/lustre.txt run.darshan; cp run.darshan job.darshan\n";
+
+/// As in the root of a checkout after `make build`; a service in C, and the middleware of docs/predict-api.md.
+const CHECKOUT: &str = r#"
+ln -s $REPO/crates crates
+mkdir target && ln -s $LIBRARIES target/release
+printf '#include <agios.h>\nint main(void) { return agios_last_error() == 0; }\n' > service.c
+awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' $REPO/docs/predict-api.md > middleware.c
+export LD_LIBRARY_PATH=$PWD/target/release
+"#;
+
+/// Traces by the names of docs/pattern.md.
+const PATTERNS: &str = r#"
+for name in monday tuesday ior@1 ior@2 bt@1; do presagio trace convert app.ptrace $name.ptrace; done
+for name in *.ptrace; do echo $name,app; done > what.csv
+"#;
+
+const SCENARIO: &str = "presagio sim first --show > mine.toml\n";
+
+/// One test for each page, with what it takes for granted.
+macro_rules! pages {
+    ($($test:ident: $page:literal, [$($setup:expr),*];)*) => {
+        const PAGES: &[&str] = &[$($page),*];
+        $(
+            #[test]
+            fn $test() {
+                Page::read($page).holds(&[$($setup),*].concat());
+            }
+        )*
+    };
+}
+
+pages! {
+    the_readme: "README.md", [""];
+    contributing: "CONTRIBUTING.md", [""];
+    installing: "docs/install.md", [APP];
+    the_guide_for_users: "docs/guide-user.md", [APP];
+    the_guide_for_administrators: "docs/guide-admin.md", [APP];
+    the_guide_for_developers: "docs/guide-developer.md", [APP, CHECKOUT];
+    the_guide_for_researchers: "docs/guide-researcher.md", [APP];
+    all_commands: "docs/commands.md", [APP];
+    limits: "docs/limits.md", [APP];
+    troubleshooting: "docs/troubleshooting.md", [APP];
+    running: "docs/run.md", [APP, "presagio run --quiet --trace t.ptrace -- ./app; presagio advise t.ptrace -o hints.json\n"];
+    reports: "docs/report.md", [APP, RUNS, DARSHAN];
+    traces: "docs/traces.md", [DARSHAN];
+    prediction: "docs/prediction.md", [APP, RUNS, "cp app.ptrace run.darshan\n"];
+    patterns: "docs/pattern.md", [APP, RUNS, PATTERNS];
+    profiles: "docs/profile.md", [""];
+    simulation: "docs/sim.md", [""];
+    tuning: "docs/tune.md", [SCENARIO];
+    nodes: "docs/ionode.md", [APP, "cp input.dat $PLACE/scratch/in\n"];
+    the_council: "docs/council.md", [""];
+    embedding: "docs/embedding.md", [CHECKOUT];
+    the_api_of_predictions: "docs/predict-api.md", [CHECKOUT];
+}
+
+/// What every script begins with: a failing command is named with its page and line; in the end what was started ends.
+const PROLOGUE: &str = r#"
+set -Eeuo pipefail
+trap 'echo "failed at $AT: $BASH_COMMAND" >&2' ERR
+ends() {
+    local status=$? pid
+    for pid in $(tac $PLACE/services); do
+        kill -TERM "$pid" 2>/dev/null && tail --pid="$pid" -f /dev/null
+    done
+    exit $status
+}
+trap ends EXIT
+mkdir -p $PLACE/scratch $PLACE/lustre $PLACE/mnt $PLACE/run $PLACE/var/lib/presagio
+touch $PLACE/services
+"#;
+
+/// What is called `presagio` there. A node, a council or a mount is started, and waited for until it is ready.
+const WRAPPER: &str = r#"#!/bin/bash
+ready() {
+    local word
+    case "$1" in
+    mount) mountpoint -q "$3" ;;
+    *) for word in "$@"; do
+        case "$word" in unix:*) [ -S "${word#unix:}" ] && [ -S "${word#unix:}.control" ] || return 1 ;; esac
+    done ;;
+    esac
+}
+case " $* " in
+*" --help "*) exec $PROGRAM "$@" ;;
+" ionode --"* | " council --"* | " mount "*) ;;
+*) exec $PROGRAM "$@" ;;
+esac
+$PROGRAM "$@" >>$PLACE/log 2>&1 </dev/null &
+echo $! >>$PLACE/services
+for _ in $(seq 600); do
+    ready "$@" && exit 0
+    kill -0 $! 2>/dev/null || break
+    sleep 0.1
+done
+cat $PLACE/log >&2
+exit 1
+"#;
+
+/// A script of a page.
+struct Block {
+    line: usize,
+    text: String,
+    is_run: bool,
+}
+
+/// A document with its scripts.
+struct Page {
+    name: &'static str,
+    blocks: Vec<Block>,
+}
+
+impl Page {
+    fn read(name: &'static str) -> Page {
+        let text = fs::read_to_string(repository().join(name)).unwrap();
+        Page {
+            name,
+            blocks: blocks(&text),
+        }
+    }
+
+    fn holds(&self, setup: &str) {
+        let dir = TempDir::new("docs");
+        let run = self.blocks.iter().filter(|block| block.is_run);
+        let scripts: Vec<String> = run.map(|block| self.script(block, dir.path())).collect();
+        if !scripts.is_empty() {
+            let script = format!(
+                "{PROLOGUE}AT={}:setup\n{setup}{}",
+                self.name,
+                scripts.concat()
+            );
+            self.succeeds(&dir, &script);
+        }
+        for block in self.blocks.iter().filter(|block| !block.is_run) {
+            for command in commands(&block.text).iter().filter_map(|c| checkable(c)) {
+                let script = format!("AT={}:{}\n{PROLOGUE}{command}\n", self.name, block.line);
+                self.succeeds(&dir, &script);
+            }
+        }
+    }
+
+    fn script(&self, block: &Block, place: &str) -> String {
+        let mut text = block.text.clone();
+        for (command, less) in LESS {
+            text = text.replace(command, &format!("{command} {less}"));
+        }
+        for name in PLACES {
+            text = text.replace(name, &format!("{place}{name}"));
+        }
+        format!("AT={}:{}\n{text}", self.name, block.line)
+    }
+
+    fn succeeds(&self, dir: &TempDir, script: &str) {
+        let place = Path::new(dir.path());
+        let (bin, work) = (place.join("bin"), place.join("work"));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&work).unwrap();
+        fs::write(bin.join("presagio"), WRAPPER).unwrap();
+        fs::set_permissions(bin.join("presagio"), Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = Command::new("timeout")
+            .args(["-k", "5", "300", "bash", "-c", script])
+            .current_dir(work)
+            .env("PATH", path)
+            .env("PROGRAM", program())
+            .env("PLACE", place)
+            .env("REPO", repository())
+            .env("LIBRARIES", library().parent().unwrap())
+            .env("PRESAGIO_LIB", library())
+            .env("HOME", dir.path())
+            .env_remove("XDG_CACHE_HOME")
+            // Open MPI refuses both unless it is told.
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .output()
+            .unwrap();
+        let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(status.success(), "{}: {status}\n{out}\n{err}", self.name);
+    }
+}
+
+/// The scripts of a document.
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let (mut above, mut inside, mut is_script) = ("", false, false);
+    for (number, line) in text.lines().enumerate() {
+        match line.trim_start().strip_prefix("```") {
+            Some(_) if inside => inside = false,
+            Some(tag) => {
+                inside = true;
+                is_script = ["sh", "bash", "console", "shell"].contains(&tag.trim());
+                let is_run = !above.starts_with("<!-- not run: ");
+                if is_script {
+                    let (line, text) = (number + 1, String::new());
+                    blocks.push(Block { line, text, is_run });
+                }
+            }
+            None if inside && is_script => {
+                let block = blocks.last_mut().expect("a script has begun");
+                block.text += &format!("{line}\n");
+            }
+            None => {}
+        }
+        if !line.trim().is_empty() {
+            above = line;
+        }
+    }
+    blocks
+}
+
+/// The commands of a script, whole.
+fn commands(text: &str) -> Vec<String> {
+    let text = text.replace("\\\n", " ");
+    text.lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// What can be known of a command without running it: whether `presagio` has such options, or `make` such a target.
+fn checkable(command: &str) -> Option<String> {
+    let command = command.split(" #").next()?.trim_end_matches(['&', ' ']);
+    if let Some(targets) = command.strip_prefix("make ") {
+        return Some(format!("make -n -C $REPO {targets} > /dev/null"));
+    }
+    let at = command
+        .find("presagio ")
+        .filter(|at| *at == 0 || command[..*at].ends_with(' '))?;
+    let command = command[at..].split([';', '|', '>']).next()?;
+    let asked = match command.split_once(" -- ") {
+        Some((before, _)) => before,
+        None => command,
+    };
+    Some(format!("{asked} --help > /dev/null"))
+}
+
+#[test]
+fn a_script_that_is_not_run_says_so_above_it_and_is_checked_as_far_as_possible() {
+    let text = "<!-- not run: needs two machines -->\n```sh\nsrun presagio run -- ./app  # x\n```\n\n```sh\nls\n```\n";
+    let found = blocks(text);
+    assert_eq!(found.len(), 2);
+    assert!(!found[0].is_run && found[1].is_run);
+    let check = |text: &str| checkable(&commands(text)[0]);
+    assert_eq!(
+        check(&found[0].text).unwrap(),
+        "presagio run --help > /dev/null"
+    );
+    assert_eq!(
+        check("make demo  # y").unwrap(),
+        "make -n -C $REPO demo > /dev/null"
+    );
+    assert_eq!(check("cp a b"), None);
+}
+
+#[test]
+#[should_panic(expected = "unexpected argument")]
+fn a_wrong_option_in_a_document_is_noticed() {
+    let text = "<!-- not run: x -->\n```sh\npresagio ionode --no-such-option /x\n```\n".to_owned();
+    let page = Page {
+        name: "wrong.md",
+        blocks: blocks(&text),
+    };
+    page.holds("");
+}
+
+#[test]
+#[should_panic(expected = "failed at missing.md:1")]
+fn a_missing_file_in_a_document_is_noticed() {
+    let page = Page {
+        name: "missing.md",
+        blocks: blocks("```sh\npresagio trace info missing.ptrace\n```\n"),
+    };
+    page.holds("");
+}
+
+/// All documents, by their paths in the repository.
+fn documents() -> Vec<String> {
+    let names = |dir: &str| {
+        let entries = fs::read_dir(repository().join(dir)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+        names
+    };
+    let docs = names("docs").into_iter().map(|name| format!("docs/{name}"));
+    names(".").into_iter().chain(docs).collect()
+}
+
+#[test]
+fn no_page_with_commands_is_left_out() {
+    for name in documents() {
+        let text = fs::read_to_string(repository().join(&name)).unwrap();
+        let is_known = PAGES.contains(&name.as_str());
+        assert!(
+            is_known || blocks(&text).is_empty(),
+            "{name} has commands that nobody runs"
+        );
+    }
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_every_page_is_in_the_book() {
+    let summary = fs::read_to_string(repository().join("docs/SUMMARY.md")).unwrap();
+    for name in documents() {
+        let path = repository().join(&name);
+        let text = fs::read_to_string(&path).unwrap();
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let file = link.split('#').next().unwrap();
+            if file.is_empty() || file.contains("://") || file.contains(' ') {
+                continue;
+            }
+            assert!(path.with_file_name(file).exists(), "{name}: {link}");
+        }
+        let page = name
+            .strip_prefix("docs/")
+            .filter(|page| *page != "SUMMARY.md");
+        let listed = page.is_none_or(|page| summary.contains(&format!("({page})")));
+        assert!(listed, "{name} is not in docs/SUMMARY.md");
+    }
+}
+
+#[test]
+fn every_subcommand_has_its_place_in_the_reference() {
+    let reference = fs::read_to_string(repository().join("docs/commands.md")).unwrap();
+    let help = presagio_ok(&["--help"]).out;
+    let listed = help.split("Commands:\n").nth(1).unwrap();
+    // What a long description is continued with is further to the right.
+    let names = listed.lines().take_while(|line| !line.is_empty());
+    let names = names.filter(|line| !line.starts_with("   "));
+    let names: Vec<&str> = names
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        assert!(
+            reference.contains(&format!("`presagio {name}")),
+            "docs/commands.md has no `presagio {name}`"
+        );
+    }
+}
