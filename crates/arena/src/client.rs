@@ -129,8 +129,6 @@ pub struct Client {
     region: Region,
     geometry: Geometry,
     mode: Mode,
-    /// The processor's counter can tell the time.
-    ticks: bool,
     /// All memory was there from the beginning.
     whole: bool,
     manager: u32,
@@ -161,7 +159,6 @@ impl Client {
             region,
             geometry,
             mode: Mode::from_bits(region.half(header::MODE).load(Relaxed)),
-            ticks: region.half(header::TICKS).load(Relaxed) != 0,
             whole: region.half(header::WHOLE).load(Relaxed) != 0,
             manager: region.half(header::MANAGER).load(Relaxed),
             text_len: text_len.min(header::TEXT_MAX),
@@ -205,10 +202,10 @@ impl Client {
         self.mode
     }
 
-    /// Now.
+    /// Now. Whether the processor's counter can tell lies beside what every record looks at.
     #[inline(always)]
     pub fn stamp(&self) -> Stamp {
-        match self.ticks {
+        match self.region.half(header::TICKS).load(Relaxed) != 0 {
             true => Stamp::by_ticks(),
             false => Stamp::by_clock(),
         }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! header       0  magic 8, version 4, mode 4, size 8, manager's pid 4, slots 4, records of a ring 4, files 4,
-//!                 processes 4, length of the filter's text 4, whether all memory is there 4,
-//!                 whether the processor's counter can tell the time 4
+//!                 processes 4, length of the filter's text 4, whether all memory is there 4
 //!             64  manager's state 4: awake, asleep, gone           written by both sides
-//!                 notes left 4                                     written by the manager
+//!                 notes left 4, whether the processor's counter    written by the manager
+//!                 can tell the time 4
 //!            128  lost for want of: slot 8, file 8, process 8,     added to by programs
 //!                 of a common PID namespace 8
 //!            192  where to look for a free file 4                  added to by programs
@@ -48,7 +48,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The first eight bytes of an arena.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PRESAGIO");
 /// The version of this layout.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 pub(crate) mod header {
     pub const MAGIC: usize = 0;
@@ -62,9 +62,9 @@ pub(crate) mod header {
     pub const PROCESSES: usize = 40;
     pub const TEXT_LEN: usize = 44;
     pub const WHOLE: usize = 48;
-    pub const TICKS: usize = 52;
     pub const STATE: usize = 64;
     pub const NOTES: usize = 68;
+    pub const TICKS: usize = 72;
     pub const NO_SLOT: usize = 128;
     pub const NO_FILE: usize = 136;
     pub const NO_PROCESS: usize = 144;

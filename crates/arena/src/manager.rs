@@ -51,6 +51,9 @@ impl Default for ArenaOptions {
     }
 }
 
+/// Between two times that we look whether the processor's counter is trusted.
+const TRUST_NS: u64 = 1_000_000_000;
+
 /// By how much times may change as the processor's counter is understood better.
 const JITTER_NS: u64 = 10_000;
 
@@ -157,6 +160,8 @@ pub struct Arena {
     payload: Payload,
     /// What the processor's counter means, where programs tell the time by it.
     scale: Scale,
+    /// When it was last known whether the counter is trusted.
+    trusted_at: u64,
     nonsense: u64,
     /// Entries of files that were found closed in the last drain, and in the one before.
     closed: Vec<u32>,
@@ -198,6 +203,7 @@ impl Arena {
             readings: vec![Reading::default(); options.slots as usize],
             payload: Payload::default(),
             scale: Scale::new(),
+            trusted_at: sys::monotonic_ns(),
             nonsense: 0,
             closed: Vec::new(),
             freeable: Vec::new(),
@@ -221,7 +227,7 @@ impl Arena {
         half(header::FILES, options.files);
         half(header::PROCESSES, options.processes);
         half(header::WHOLE, self.whole.into());
-        half(header::TICKS, ticks::are_trusted().into());
+        self.say_trust();
         half(header::TEXT_LEN, options.filter.text().len() as u32);
         self.region.write(header::TEXT, options.filter.text());
         let size = self.geometry.size() as u64;
@@ -255,7 +261,7 @@ impl Arena {
             self.free_file(index);
         }
         self.freeable = std::mem::take(&mut self.closed);
-        self.scale.look();
+        self.mind_time();
         let mut count = 0;
         for index in 0..self.geometry.slots {
             let owner = self.region.word(self.geometry.owner(index));
@@ -271,6 +277,24 @@ impl Arena {
             }
         }
         count
+    }
+
+    /// Looks at both clocks; now and then also whether the kernel still trusts the processor's counter. Where it does not, programs
+    /// use the system's clock from their next operation on.
+    fn mind_time(&mut self) {
+        let now = self.scale.look();
+        if now.saturating_sub(self.trusted_at) >= TRUST_NS {
+            self.trusted_at = now;
+            self.say_trust();
+        }
+    }
+
+    fn say_trust(&self) {
+        let trusted = ticks::are_trusted().into();
+        let said = self.region.half(header::TICKS);
+        if said.load(Relaxed) != trusted {
+            said.store(trusted, Relaxed);
+        }
     }
 
     fn drain_ring(&mut self, index: u32, each: &mut impl FnMut(&Origin, Message<'_>)) -> usize {
@@ -366,7 +390,7 @@ impl Arena {
         if record.flags & Record::TICKS != 0 {
             let last = &mut self.readings[index as usize].last;
             record.flags &= !Record::TICKS;
-            record.duration = self.scale.span(record.duration);
+            record.duration = self.scale.span(record.start, record.duration);
             record.start = self.scale.moment(record.start);
             // What began long before was interrupted by a signal handler, whose own came first.
             if record.start < *last && *last - record.start < JITTER_NS {
@@ -605,6 +629,11 @@ impl Arena {
         })
     }
 
+    /// Says that nobody reads any more, nor will: programs take back what they did because we asked them to.
+    pub fn leave(&self) {
+        self.region.half(header::STATE).store(state::GONE, Release);
+    }
+
     /// Sleeps until a program writes something or the time is over; `true` if there may be something to drain.
     pub fn sleep(&self, timeout: Duration) -> bool {
         let word = self.region.half(header::STATE);
@@ -629,7 +658,7 @@ impl Arena {
 impl Drop for Arena {
     /// Programs keep their mapping; they learn from the header that nobody reads any more.
     fn drop(&mut self) {
-        self.region.half(header::STATE).store(state::GONE, Release);
+        self.leave();
         let args = [
             self.region.base() as usize,
             self.geometry.size(),

@@ -9,9 +9,9 @@
 
 use crate::hot::HOT;
 use crate::{forwarded, life, memory, paths, thread};
-use presagio_arena::{Client, FileSlot, Found, PATH_MAX, sys};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use presagio_arena::{Advice, Client, FileSlot, Found, PATH_MAX, sys};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, fence};
 
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 1024;
@@ -24,6 +24,13 @@ const FOLLOWED: u32 = 2;
 const SHARED: u32 = 1;
 /// Writes go to the end.
 const APPEND: u32 = 2;
+/// The kernel reads ahead in another way than usually, because the manager said so.
+const MODE: u32 = 4;
+/// The program itself has told the kernel how to read ahead.
+const OWN_MODE: u32 = 8;
+
+/// Operations on a descriptor in a mode of ours between two looks whether the manager still lives.
+const LOOK_EVERY: u32 = 16;
 
 /// One descriptor. All zeros is one that nothing is known of.
 #[repr(C, align(64))]
@@ -39,11 +46,15 @@ pub struct Descriptor {
     note: AtomicU64,
     /// How many notes there were on all files when this one's was looked for.
     notes: AtomicU32,
+    /// Operations while a mode of ours was in force.
+    used: AtomicU32,
     /// The stream that writes to it, if there is one.
     stream: AtomicPtr<libc::FILE>,
     /// How many processes had been started when it was opened.
     started: AtomicU32,
 }
+
+const _: () = assert!(size_of::<Descriptor>() == 64);
 
 /// Descriptors of neighbouring numbers.
 pub type Chunk = [Descriptor; CHUNK];
@@ -55,6 +66,10 @@ pub static FIRST: Chunk = [const { Descriptor::unknown() }; CHUNK];
 /// loader has written already: memory of zeros would have to come first.
 #[unsafe(link_section = ".data")]
 static END: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a mode of ours was ever in force.
+#[unsafe(link_section = ".data")]
+static ANY_MODE: AtomicBool = AtomicBool::new(false);
 
 /// Those of large numbers: the first chunk is in [`HOT`].
 static TABLE: [AtomicPtr<Chunk>; CHUNKS - 1] =
@@ -105,7 +120,15 @@ pub fn followed(fd: i32) -> Option<&'static Descriptor> {
             return None;
         }
         if state == FOLLOWED && descriptor.incarnation.load(Relaxed) == life::incarnation() {
-            return (!thread::current().is_guest()).then_some(descriptor);
+            let thread = thread::current();
+            if !thread.is_guest() {
+                return Some(descriptor);
+            }
+            if thread.is_let_go() {
+                // It moves the position, and does not say where to.
+                descriptor.flags.fetch_or(SHARED, Relaxed);
+            }
+            return None;
         }
     }
     look(fd)
@@ -162,9 +185,7 @@ fn look(fd: i32) -> Option<&'static Descriptor> {
 /// it is followed.
 pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descriptor> {
     // Closed in a way that we did not see.
-    if let (Some(stale), Some(client)) = (forget(fd), life::client()) {
-        client.close_file(stale);
-    }
+    drop_entry(fd);
     // A file that is made without a name gets the path of its directory.
     let is_named = flags & libc::O_TMPFILE != libc::O_TMPFILE;
     let clean = path.filter(|path| is_named && paths::is_clean(path));
@@ -191,6 +212,13 @@ pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'sta
     };
     followed.position.store(position, Relaxed);
     Some(followed)
+}
+
+/// Forgets a descriptor without a word, and gives its entry back. It takes no system call.
+pub fn drop_entry(fd: i32) {
+    if let (Some(stale), Some(client)) = (forget(fd), life::client()) {
+        client.close_file(stale);
+    }
 }
 
 /// Nothing is known of it any more, whatever it was.
@@ -245,6 +273,32 @@ pub fn range(first: u32, last: u32) -> impl Iterator<Item = i32> {
 pub fn share(fd: i32) {
     if let Some(descriptor) = known(fd) {
         descriptor.flags.fetch_or(SHARED, Relaxed);
+        descriptor.put_mode_back(fd);
+    }
+}
+
+/// The program tells the kernel itself how to read ahead: that is not for us to change any more.
+pub fn advised(fd: i32) {
+    if let Some(descriptor) = known(fd) {
+        descriptor.flags.fetch_or(OWN_MODE, Relaxed);
+        descriptor.flags.fetch_and(!MODE, Relaxed);
+    }
+}
+
+/// Another process is about to have our open files too, or another program this process: a mode of ours would stay with them, and
+/// nobody would take it back. To be called after that was noted ([`life::process_starts`]).
+pub fn put_modes_back() {
+    // See `set_mode`.
+    fence(SeqCst);
+    if !ANY_MODE.load(SeqCst) {
+        return;
+    }
+    for fd in range(0, u32::MAX) {
+        if let Some(descriptor) = known(fd)
+            && descriptor.incarnation.load(Relaxed) == life::incarnation()
+        {
+            descriptor.put_mode_back(fd);
+        }
     }
 }
 
@@ -259,6 +313,7 @@ impl Descriptor {
             position: AtomicU64::new(0),
             note: AtomicU64::new(0),
             notes: AtomicU32::new(0),
+            used: AtomicU32::new(0),
             stream: AtomicPtr::new(std::ptr::null_mut()),
             started: AtomicU32::new(0),
         }
@@ -429,13 +484,55 @@ impl Descriptor {
                 client.note(self.file.load(Relaxed), self.note.load(Relaxed))
         {
             self.note.store(word, Relaxed);
-            advise(fd, note.advice);
+            match note.advice {
+                Advice::DontNeed => advise(fd, note.advice),
+                Advice::Normal => self.put_mode_back(fd),
+                Advice::Random | Advice::Sequential => self.set_mode(fd, note.advice),
+            }
         }
+        self.mind_manager(client, fd, notes);
+    }
+
+    /// Has the kernel read ahead in another way. It would do so for everybody who has the same open file, and go on when we are
+    /// gone: so only for one that is ours alone, and that the program has no wishes for.
+    fn set_mode(&self, fd: i32, advice: Advice) {
+        if self.is_shared() || self.flags.load(Relaxed) & OWN_MODE != 0 {
+            return;
+        }
+        ANY_MODE.store(true, SeqCst);
+        self.flags.fetch_or(MODE, SeqCst);
+        advise(fd, advice);
+        // Another thread may be starting a process, and looking for modes to put back: one of us sees the other.
+        fence(SeqCst);
+        if self.is_shared() {
+            self.flags.fetch_and(!MODE, SeqCst);
+            advise(fd, Advice::Normal);
+        }
+    }
+
+    /// Has the kernel read ahead as usually, if it does not because of us.
+    fn put_mode_back(&self, fd: i32) {
+        if self.flags.fetch_and(!MODE, SeqCst) & MODE != 0 {
+            advise(fd, Advice::Normal);
+        }
+    }
+
+    /// While a mode of ours is in force, each operation comes by here: now and then we look whether there is still somebody who
+    /// would take it back.
+    fn mind_manager(&self, client: &Client, fd: i32, notes: u32) {
+        if self.flags.load(Relaxed) & MODE == 0 {
+            return;
+        }
+        let used = self.used.fetch_add(1, Relaxed);
+        if used.is_multiple_of(LOOK_EVERY) && !client.manager_lives() {
+            return self.put_mode_back(fd);
+        }
+        self.notes.store(notes.wrapping_sub(1), Relaxed);
     }
 }
 
 #[cold]
-fn advise(fd: i32, advice: presagio_arena::Advice) {
+fn advise(fd: i32, advice: Advice) {
     // SAFETY: no pointers.
     unsafe {
         sys::call(

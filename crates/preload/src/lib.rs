@@ -40,7 +40,9 @@
 //!   handler that interrupts the writing of a record (counted); what streams still hold when they are closed by `fcloseall`.
 //! - Threads that have descriptors of their own (`unshare(CLONE_FILES)`): they are taken for the process's.
 //! - A program that forbids itself system calls (seccomp) is let go before it does; where a child in its parent's memory does so, the
-//!   thread that made it is.
+//!   thread that made it is, and what it opens and closes is looked at anew by the others. A child of vfork goes, and all is as before.
+//! - How the kernel reads ahead is changed for open files that are ours alone, as far as we saw them come and go: one that was sent to
+//!   another process (`SCM_RIGHTS`) is taken for ours.
 //! - Programs that it starts and that no library can be preloaded into are counted (`process/unwatched.rs`).
 
 // Trampolines are written for this machine; elsewhere the library is empty, and programs run unwatched.

@@ -32,6 +32,7 @@ symbols! {
     readv writev preadv pwritev preadv64 pwritev64 preadv2 pwritev2 preadv64v2 pwritev64v2
     sendfile sendfile64 copy_file_range splice
     ftruncate ftruncate64 fsync fdatasync sync_file_range posix_fallocate posix_fallocate64 fallocate fallocate64
+    posix_fadvise posix_fadvise64
     aio_read aio_read64 aio_write aio_write64
     fopen fopen64 freopen freopen64 fclose tmpfile tmpfile64
     fread fwrite fread_unlocked fwrite_unlocked __fread_chk __fread_unlocked_chk

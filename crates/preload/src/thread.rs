@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 pub struct Thread {
     /// Written by trampolines; the first member, as they know.
     entry: UnsafeCell<Entry>,
-    /// How many children of vfork are running in this thread's memory; written by the vfork of process/vfork.rs.
+    /// How many children of vfork are running in this thread's memory, in the lower half; written by the vfork of
+    /// process/vfork.rs. In the upper half, why this thread is not followed at all.
     vfork: AtomicU64,
     /// Which process, among those that share this memory's history by fork, `own` belongs to.
     pub incarnation: AtomicU64,
@@ -29,7 +30,14 @@ pub struct Thread {
     refused: AtomicU64,
     /// Whether the loader is being asked for a function.
     pub finding: AtomicU64,
+    /// How many children of vfork were running when one of them forbade itself system calls; 0 if none did.
+    forbidden: AtomicU32,
 }
+
+/// A thread with descriptors of its own, which is not the program's.
+const ASIDE: u64 = 1 << 32;
+/// A thread that cannot be told from a child in its memory.
+const LET_GO: u64 = 1 << 33;
 
 /// What only one hook at a time may use.
 #[repr(C)]
@@ -83,7 +91,42 @@ impl Thread {
     /// From here on this thread is like another process in our memory: it has descriptors of its own, and what it does
     /// is not the program's.
     pub fn stand_aside(&self) {
-        self.vfork.fetch_add(1, Relaxed);
+        self.vfork.fetch_or(ASIDE, Relaxed);
+    }
+
+    /// A child that has this block in common with its parent's thread has forbidden itself system calls. To ask the kernel who we are
+    /// would be its end, so nobody asks any more, and what either of them does is not told.
+    pub fn let_go(&self) {
+        self.vfork.fetch_or(LET_GO, Relaxed);
+    }
+
+    /// Whether that is so. It may well be the parent that runs, and change what the program's other threads have in common with it.
+    pub fn is_let_go(&self) -> bool {
+        self.vfork.load(Relaxed) & LET_GO != 0
+    }
+
+    /// The child of vfork that runs has forbidden itself system calls; its own children cannot make them either.
+    pub fn forbid(&self) {
+        if !self.is_forbidden() {
+            self.forbidden.store(self.children(), Relaxed);
+        }
+    }
+
+    /// Whether the code that runs is such a child.
+    pub fn is_forbidden(&self) -> bool {
+        let forbidden = self.forbidden.load(Relaxed);
+        forbidden != 0 && self.children() >= forbidden
+    }
+
+    /// A child of vfork is about to begin; one that was forbidden something before is gone, unless it is the one that runs.
+    pub fn begin_child(&self) {
+        if !self.is_forbidden() {
+            self.forbidden.store(0, Relaxed);
+        }
+    }
+
+    fn children(&self) -> u32 {
+        self.vfork.load(Relaxed) as u32
     }
 
     /// Whether the code that runs is another process in our memory, such as a child of vfork: everything it would change
@@ -95,7 +138,7 @@ impl Thread {
 
     /// Whether it is a child of vfork.
     pub fn is_vforked(&self) -> bool {
-        self.vfork.load(Relaxed) != 0
+        self.children() != 0
     }
 
     /// Calls `use_it` with what only one hook may use, unless a hook below us on the stack is using it: then we are in

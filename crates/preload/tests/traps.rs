@@ -394,14 +394,45 @@ fn a_program_that_forbids_itself_system_calls_is_let_go() {
 
 #[test]
 fn what_a_child_in_our_memory_forbids_itself_does_not_turn_its_parent_off() {
+    let bin = Dir::new();
+    let fixed = compile(&bin, "quiet.c", &["-static"]);
     for way in ["vfork", "clone"] {
-        let (_dir, _, report) = run("sandboxes.c", &[way]);
+        let (_dir, _, report) = run("sandboxes.c", &[way, fixed.to_str().unwrap()]);
         assert_eq!(report.counter(Counter::TurnedOff), 0, "{way}");
-        assert_eq!(written(&report, "/later"), 50, "{way}");
-        // A thread that has its block in common with such a child, and cannot be told from it, is let go.
-        let after = if way == "vfork" { 5 } else { 0 };
-        assert_eq!(written(&report, "/after"), after, "{way}");
+        // A thread that has its block in common with such a child, and cannot be told from it, is let go. Others see where it moved
+        // to, and what it has put in a file's place.
+        let is_seen = way == "vfork";
+        assert_eq!(written(&report, "/after"), if is_seen { 5 } else { 0 });
+        let mut later = report.places("/later", Action::Write);
+        later.sort_unstable();
+        let first: Vec<(u64, i64)> = (0..10).map(|i| (5 * i, 5)).collect();
+        assert_eq!(later[..10], first, "{way}");
+        assert_eq!(later.contains(&(50, 6)), is_seen, "{way}");
+        assert_eq!(later.last(), Some(&(56, 4)), "{way}");
+        assert_eq!(report.places("/other", Action::Write), [(0, 5)], "{way}");
+        assert_eq!(report.places("/file", Action::Write), [(0, 6)], "{way}");
+        // What the child must not do, its parent may, if they can be told apart.
+        let told = report.counter(Counter::StaticPrograms);
+        assert_eq!(told, u64::from(is_seen), "{way}");
         check_sane(&report);
+    }
+}
+
+#[test]
+fn a_program_that_only_asks_what_it_could_forbid_itself_is_followed() {
+    let (_dir, _, report) = run("asks.c", &[]);
+    assert_eq!(written(&report, "/file"), 11);
+    assert_eq!(report.counter(Counter::TurnedOff), 0);
+}
+
+#[test]
+fn a_look_at_a_program_takes_no_lock_away() {
+    let (bin, statics) = (Dir::new(), Dir::new());
+    let locker = compile(&bin, "locks.c", &[]);
+    let fixed = compile(&statics, "quiet.c", &["-static"]);
+    for way in ["spawn", "exec"] {
+        let (_, printed, _) = run_watched(&locker, &[way, fixed.to_str().unwrap()]);
+        assert_eq!(printed, "locked: 1\n", "{way}");
     }
 }
 
@@ -486,7 +517,14 @@ fn programs_that_cannot_be_watched_are_counted_before_they_begin() {
         assert_eq!(starts(way, &dynamic), [0, 0, 0], "{way}");
         assert_eq!(starts(way, Path::new("/bin/true")), [0, 0, 0], "{way}");
     }
-    for way in ["bare", "bare-vfork", "bare-spawn", "null", "clear"] {
+    for way in [
+        "bare",
+        "bare-vfork",
+        "bare-spawn",
+        "bare-places",
+        "null",
+        "clear",
+    ] {
         assert_eq!(starts(way, &dynamic), [0, 0, 1], "{way}");
     }
     assert_eq!(starts("bad", &dynamic), [0, 0, 0], "as without us");
@@ -780,4 +818,108 @@ fn the_loader_looks_up_nothing_for_the_library_that_the_library_has_itself() {
         .filter(|line| line.starts_with(name) || line.contains("`getenv'"))
         .collect();
     assert!(needless.is_empty(), "{needless:#?}");
+}
+
+/// Runs `modes.c` while a manager wants its file read at random; the mode advice and the starts of processes that strace saw. What
+/// the program does in its middle it does when `is_time` holds for that and the number of its reads since the note.
+fn with_a_mode(
+    way: &str,
+    mut is_time: impl FnMut(&str, usize, &mut Option<Arena>) -> bool,
+) -> String {
+    let bin = Dir::new();
+    let program = compile(&bin, "modes.c", &[]);
+    let dir = Dir::new();
+    let data = dir.noise("data", 1 << 18);
+    let mode = Mode {
+        advise: true,
+        ..Mode::default()
+    };
+    let options = ArenaOptions {
+        mode,
+        ..ArenaOptions::default()
+    };
+    let mut arena = Some(Arena::create(&options).unwrap());
+    let address = arena.as_ref().unwrap().address();
+    let log = bin.file("log");
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-q", "-e"])
+        .arg("trace=fadvise64,clone,clone3,fork,vfork,execve,dup")
+        .arg("-o")
+        .arg(&log)
+        .arg("-E")
+        .arg(format!("LD_PRELOAD={}", library().display()))
+        .arg("-E")
+        .arg(format!("{}={address}", presagio_arena::VARIABLE))
+        .arg(program)
+        .arg(way)
+        .current_dir(dir.path())
+        .stdin(std::fs::File::open(data).unwrap());
+    let mut child = command.spawn().unwrap();
+    let text = || std::fs::read_to_string(&log).unwrap_or_default();
+    let (mut is_noted, mut reads) = (false, 0);
+    while child.try_wait().unwrap().is_none() {
+        let mut found = Vec::new();
+        if let Some(arena) = &mut arena {
+            arena.drain(|_, message| {
+                if let Message::Operation(operation) = message {
+                    found.push((operation.file, operation.generation));
+                }
+            });
+            reads += if is_noted { found.len() } else { 0 };
+            let note = Note {
+                advice: Advice::Random,
+                region: 0,
+                serial: 1,
+            };
+            is_noted = is_noted || found.iter().any(|at| arena.leave_note(at.0, at.1, note));
+        }
+        if is_time(&text(), reads, &mut arena) {
+            std::fs::write(dir.file("go"), "").unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(is_noted);
+    text()
+}
+
+#[test]
+fn a_mode_is_taken_back_before_others_get_the_open_file() {
+    for (way, call) in [
+        ("fork", "clone"),
+        ("vfork", "vfork("),
+        ("spawn", "clone"),
+        // Within the process, right after is soon enough.
+        ("dup", "exited"),
+        ("exec", "execve(\"/bin/true\""),
+    ] {
+        let log = with_a_mode(way, |log, _, _| log.contains("FADV_RANDOM"));
+        let (random, normal) = (log.find("FADV_RANDOM"), log.find("FADV_NORMAL"));
+        assert!(random.is_some() && random < normal, "{way}: {log}");
+        let rest = log.get(random.unwrap()..).unwrap();
+        let before = rest.find("FADV_NORMAL") < rest.find(call);
+        assert!(before && rest.contains(call), "{way}: {log}");
+        assert_eq!(log.matches("fadvise64").count(), 2, "{way}: {log}");
+    }
+}
+
+#[test]
+fn open_files_that_others_have_or_that_the_program_has_wishes_for_are_left_as_they_are() {
+    for way in ["inherited", "own"] {
+        let log = with_a_mode(way, |_, reads, _| reads > 50);
+        assert!(!log.contains("FADV_RANDOM"), "{way}: {log}");
+    }
+}
+
+#[test]
+fn a_mode_ends_with_the_manager_that_wanted_it() {
+    // Some managers say that they leave, and some cannot any more: here it is this process, which lives.
+    let log = with_a_mode("alone", |log, _, arena| {
+        if log.contains("FADV_RANDOM") {
+            *arena = None;
+        }
+        log.contains("FADV_NORMAL")
+    });
+    assert_eq!(log.matches("fadvise64").count(), 2, "{log}");
 }

@@ -56,6 +56,8 @@ impl Manager {
         if let Some(workers) = &mut self.workers {
             workers.stop();
         }
+        // Programs that go on without us have the kernel read ahead as usually again.
+        self.arena.leave();
         summary
     }
 

@@ -47,12 +47,19 @@ impl Gain {
         };
         self.waiting.insert(range.start(), waiting);
         self.loads += 1;
+        self.bound();
+    }
+
+    /// By when they were loaded: where they lie says nothing about that. What a program leaves of one load, here and there, has one age.
+    fn bound(&mut self) {
         if self.waiting.len() > WAITING_MAX {
             self.forget_older_half();
         }
+        if self.waiting.len() > WAITING_MAX {
+            self.waiting.clear();
+        }
     }
 
-    /// By when they were loaded: where they lie says nothing about that.
     fn forget_older_half(&mut self) {
         let mut loads: Vec<u64> = self.waiting.values().map(|w| w.load).collect();
         let middle = loads.len() / 2;
@@ -67,6 +74,7 @@ impl Gain {
         }
         self.useful_exact += self.take(range);
         self.useful = (self.useful_exact.round() as u64).min(self.loaded);
+        self.bound();
     }
 
     /// Removes what waits in `range`; how many bytes that were.
@@ -152,6 +160,16 @@ mod tests {
             assert!(gain.waiting.len() <= WAITING_MAX);
             (count - 1000..count).for_each(|i| gain.read(at(i)));
             assert_eq!(gain.useful, 100_000, "forward: {forward}");
+        }
+    }
+
+    #[test]
+    fn one_load_of_which_every_other_byte_is_read_takes_no_more_room_than_many() {
+        let mut gain = Gain::default();
+        gain.load(Range::at(0, 1 << 20), 1 << 20);
+        for i in 0..4 * WAITING_MAX as u64 {
+            gain.read(Range::at(2 * i, 1));
+            assert!(gain.waiting.len() <= WAITING_MAX);
         }
     }
 

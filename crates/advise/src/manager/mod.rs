@@ -185,6 +185,7 @@ impl Manager {
             filter: options.filter,
             ..ArenaOptions::default()
         })?;
+        let is_traced = options.trace.is_some();
         let mut models = Models::new(options.models);
         let identity = identity_of(&options.command);
         let remembered = identity.as_ref().and_then(|id| models.read(id, "mind"));
@@ -223,7 +224,7 @@ impl Manager {
             memory_asked: now,
             rings: Rings::default(),
             notes_left: 0,
-            pace: Pace::new(now),
+            pace: Pace::new(now, is_traced),
             swept: now,
             flushed: now,
             counters: [0; Counter::ALL.len()],

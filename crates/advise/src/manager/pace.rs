@@ -3,7 +3,8 @@
 //! While programs are active it looks every 0.2 to 1 ms, more often the more it finds; less often where all that it finds is
 //! of strangers, who may be gone before they can be helped, or where it finds nothing: each look takes the core away from somebody.
 //! After a second of silence it sleeps until a program wakes it. When looking and thinking take most of its time, it lets models see a share of the
-//! operations only, less and less until it keeps up.
+//! operations only, less and less until it keeps up. Where a complete trace is wanted programs wait for it, and it thinks about all that
+//! they do, however long others keep it from the core.
 
 use std::time::{Duration, Instant};
 
@@ -44,11 +45,14 @@ pub(super) struct Pace {
     span_began: Instant,
     worked: Duration,
     allowance: u32,
+    /// Whether programs wait for us.
+    is_waited_for: bool,
 }
 
 impl Pace {
-    pub fn new(now: Instant) -> Pace {
+    pub fn new(now: Instant, is_waited_for: bool) -> Pace {
         Pace {
+            is_waited_for,
             rest: REST_MAX,
             last_heard: now,
             span_began: now,
@@ -60,6 +64,9 @@ impl Pace {
     /// How many operations of each process the models may see of what was found; all, if that is the greatest number.
     /// A crowd must be through before the rings are full again.
     pub fn allowance(&self, found: usize, processes: usize) -> u32 {
+        if self.is_waited_for {
+            return u32::MAX;
+        }
         if found <= CROWD {
             return self.allowance;
         }
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn it_looks_more_often_the_more_it_finds_and_sleeps_after_a_second_of_silence() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = Pace::new(start, false);
         let mut now = start;
         for _ in 0..10 {
             now += MS;
@@ -136,7 +143,7 @@ mod tests {
     #[test]
     fn it_looks_less_often_while_nobody_can_be_helped() {
         let now = Instant::now();
-        let mut pace = Pace::new(now);
+        let mut pace = Pace::new(now, false);
         for _ in 0..20 {
             pace.next(now, now, 1, false);
         }
@@ -147,7 +154,7 @@ mod tests {
     #[test]
     fn models_see_less_while_work_takes_all_the_time_and_all_again_afterwards() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = Pace::new(start, false);
         let mut now = start;
         for _ in 0..2000 {
             let began = now;
@@ -166,12 +173,25 @@ mod tests {
     #[test]
     fn one_busy_moment_is_over_after_an_easy_one() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = Pace::new(start, false);
         let busy = start + SPAN;
         pace.next(start, busy, 1, true);
         assert_eq!(pace.allowance(1, 1), ALLOWANCE_MAX / 2);
         let easy = busy + SPAN;
         pace.next(easy, easy, 1, true);
         assert_eq!(pace.allowance(1, 1), u32::MAX);
+    }
+
+    #[test]
+    fn where_programs_wait_models_see_all() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start, true);
+        let mut now = start;
+        for _ in 0..200 {
+            let began = now;
+            now += MS;
+            pace.next(began, now, 10 * CROWD, true);
+        }
+        assert_eq!(pace.allowance(10 * CROWD, 4), u32::MAX);
     }
 }

@@ -620,6 +620,29 @@ mod tests {
         assert_eq!(modes(&hints), [(100, Mode::Random)]);
     }
 
+    #[test]
+    fn a_mode_ends_with_its_reason() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let mut device = device();
+        Arc::get_mut(&mut device).unwrap().read_ahead_kb = Some(1024);
+        open(&mut strategy, 1, Some(0), 1 << 40, &device);
+        let mut hints = Vec::new();
+        let mut reads = |from: u64, at: &dyn Fn(u64) -> u64| {
+            hints.clear();
+            for i in from..from + 300 {
+                let now = i * 20_000;
+                strategy.accessed(&read(1, 0, at(i), 4096, now, 5000));
+                strategy.plan(Nanos::from_micros(now + 12_000), &mut hints);
+            }
+            modes(&hints)
+        };
+        let far = |i: u64| (i * 7919 % 1009) << 24;
+        assert_eq!(reads(0, &far), [(0, Mode::Random)]);
+        // Every other block: none begins where the one before ended, and reading ahead would find them.
+        let dense = |i: u64| i * 8192;
+        assert_eq!(reads(300, &dense), [(0, Mode::Normal)]);
+    }
+
     fn memory(left: u64, is_short: bool) -> Memory {
         Memory { left, is_short }
     }

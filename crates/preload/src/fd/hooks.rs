@@ -32,6 +32,7 @@ hooks! {
     fn fsync, fdatasync(fd: c_int) -> c_int = |call| ops::done(fd, Sync, 0, 0, call);
     fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int = |call| ops::done(fd, Sync, offset, len, call);
     fn posix_fallocate, posix_fallocate64(fd: c_int, offset: off_t, len: off_t) -> c_int = |call| ops::posix_fallocate(fd, offset, len, call);
+    fn posix_fadvise, posix_fadvise64(fd: c_int, offset: off_t, len: off_t, advice: c_int) -> c_int = |call| { ops::advises(fd, advice); call() };
     fn fallocate, fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int = |call| {
         // Punching holes and the like is no allocation.
         if mode & !libc::FALLOC_FL_KEEP_SIZE == 0 { ops::done(fd, Allocate, offset, len, call) } else { call() }

@@ -15,9 +15,22 @@ fn is_ours() -> bool {
     life::is_on() && !thread::current().is_guest()
 }
 
+/// A descriptor is opened or closed by a thread that was let go: whoever uses it next has to look at it anew.
+#[cold]
+fn changes_unseen(fd: c_int) {
+    if life::is_on() && thread::current().is_let_go() {
+        descriptors::drop_entry(fd);
+    }
+}
+
 /// Takes the path of an open that succeeded.
 unsafe fn opened(fd: c_int, at: c_int, path: *const c_char, flags: c_int, moment: &Moment) {
-    if fd >= 0 && is_ours() {
+    if fd < 0 {
+        return;
+    }
+    if !is_ours() {
+        changes_unseen(fd);
+    } else {
         life::with_errno_kept(|| {
             // SAFETY: the kernel has just read the path, so it is a string.
             let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
@@ -68,12 +81,11 @@ pub const TEMPORARY: c_int = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
 
 #[inline(always)]
 pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    let slot = if is_ours() {
-        descriptors::forget(fd)
-    } else {
-        None
-    };
-    let Some(slot) = slot else {
+    if !is_ours() {
+        changes_unseen(fd);
+        return call();
+    }
+    let Some(slot) = descriptors::forget(fd) else {
         return call();
     };
     let moment = Moment::now();
@@ -84,12 +96,13 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
 
 /// Descriptors are about to be closed by a call that we do not see the end of.
 pub fn closing(first: c_uint, last: c_uint) {
-    if is_ours() {
-        let moment = Moment::now();
-        for fd in descriptors::range(first, last) {
-            if let Some(slot) = descriptors::forget(fd) {
-                moment.closed(slot);
-            }
+    if !is_ours() {
+        return descriptors::range(first, last).for_each(changes_unseen);
+    }
+    let moment = Moment::now();
+    for fd in descriptors::range(first, last) {
+        if let Some(slot) = descriptors::forget(fd) {
+            moment.closed(slot);
         }
     }
 }
@@ -139,6 +152,17 @@ pub fn fcntl(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> 
         _ => {}
     }
     result
+}
+
+/// The program tells the kernel how it will read, or not any more.
+pub fn advises(fd: c_int, advice: c_int) {
+    let is_mode = matches!(
+        advice,
+        libc::POSIX_FADV_NORMAL | libc::POSIX_FADV_RANDOM | libc::POSIX_FADV_SEQUENTIAL
+    );
+    if is_mode && is_ours() {
+        descriptors::advised(fd);
+    }
 }
 
 #[inline(always)]

@@ -6,10 +6,10 @@ mod vfork;
 
 use crate::life::{self, Reason};
 use crate::real::{self, Symbol};
-use crate::{fd, inside, thread};
-use libc::{c_char, c_int, c_long, c_uint, c_void};
+use crate::{descriptors, fd, inside, thread};
+use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use presagio_arena::Counter;
-use unwatched::Environment;
+use unwatched::{Environment, Start};
 
 /// Defines trampolines that note a call and jump to the real function.
 macro_rules! notes {
@@ -53,19 +53,26 @@ macro_rules! notes_of_programs {
 }
 
 notes_of_programs! {
-    execve, execvpe => |path, environment| execs_program(path, &Environment::List(environment));
-    execv, execvp, execl, execlp => |path, _environment| execs_program(path, &Environment::Same);
-    execle => |path, _environment| execs_program(path, &Environment::Unknown);
+    execve => |path, environment| execs_program(path, Environment::List(environment), false);
+    execvpe => |path, environment| execs_program(path, Environment::List(environment), true);
+    execv, execl => |path, _environment| execs_program(path, Environment::Same, false);
+    execvp, execlp => |path, _environment| execs_program(path, Environment::Same, true);
+    execle => |path, _environment| execs_program(path, Environment::Unknown, false);
 }
 
-fn execs_program(path: *const c_char, environment: &Environment) {
-    unwatched::started(path, environment);
+fn execs_program(path: *const c_char, environment: Environment, is_looked_for: bool) {
+    unwatched::starts(&Start {
+        path,
+        environment,
+        is_looked_for,
+        is_exec: true,
+    });
     execs();
 }
 
 /// The same for `posix_spawn(pid, path, actions, attributes, arguments, environment)`.
 macro_rules! notes_of_spawns {
-    ($($name:ident)*) => {
+    ($($name:ident $is_looked_for:literal)*) => {
         $(
             const _: () = {
                 extern "C-unwind" fn note(
@@ -77,7 +84,12 @@ macro_rules! notes_of_spawns {
                     environment: *const *const c_char,
                 ) -> *mut c_void {
                     life::with_errno_kept(|| {
-                        unwatched::started(path, &Environment::List(environment));
+                        unwatched::starts(&Start {
+                            path,
+                            environment: Environment::List(environment),
+                            is_looked_for: $is_looked_for,
+                            is_exec: false,
+                        });
                         spawns();
                     });
                     real::get(Symbol::$name)
@@ -88,7 +100,7 @@ macro_rules! notes_of_spawns {
     };
 }
 
-notes_of_spawns!(posix_spawn posix_spawnp);
+notes_of_spawns!(posix_spawn false posix_spawnp true);
 
 fn forks() {
     starts(Counter::Forks);
@@ -101,6 +113,7 @@ fn spawns() {
 fn execs() {
     if life::is_on() && !thread::current().is_guest() {
         life::count(Counter::Execs);
+        descriptors::put_modes_back();
         inside::tell(inside::News::Exec);
     }
 }
@@ -109,6 +122,7 @@ fn execs() {
 fn starts(counter: Counter) {
     if life::is_on() && !thread::current().is_guest() {
         life::process_starts();
+        descriptors::put_modes_back();
         life::count(counter);
     }
 }
@@ -140,27 +154,40 @@ extern "C-unwind" fn note_pclose(stream: *mut libc::FILE) -> *mut c_void {
 noted!(pclose => note_pclose);
 
 /// A program that forbids itself system calls would be killed for ours.
-extern "C-unwind" fn note_prctl(option: c_int) -> *mut c_void {
+extern "C-unwind" fn note_prctl(option: c_int, mode: c_ulong, filter: c_ulong) -> *mut c_void {
     if option == libc::PR_SET_SECCOMP {
-        forbids();
+        let is_filter = mode == c_ulong::from(libc::SECCOMP_MODE_FILTER);
+        life::with_errno_kept(|| sets_seccomp(is_filter, filter));
     }
     real::get(Symbol::prctl)
 }
 noted!(prctl => note_prctl);
 
+/// A filter that is not there only asks whether the kernel knows of filters.
+fn sets_seccomp(is_filter: bool, filter: c_ulong) {
+    if !is_filter || filter != 0 {
+        forbids();
+    }
+}
+
 /// What a child forbids itself, its parent may do, whose memory it may be in.
 fn forbids() {
     let thread = thread::current();
     if thread.is_vforked() {
-        return unwatched::look_no_more();
+        return thread.forbid();
+    }
+    if thread.is_let_go() {
+        // Once more, and if it is the parent this time, all its threads may be meant.
+        return life::turn_off(Reason::Seccomp);
     }
     if thread.is_guest() {
         unwatched::look_no_more();
-        // It must not ask the kernel who it is any more. If its parent's thread has the same block, that one is not followed
-        // from here on: nobody can tell them apart.
-        return thread.stand_aside();
+        // Positions may be moved unseen from here on.
+        life::process_starts();
+        return thread.let_go();
     }
     inside::tell(inside::News::Forbids);
+    descriptors::put_modes_back();
     life::turn_off(Reason::Seccomp);
 }
 
@@ -170,15 +197,16 @@ extern "C-unwind" fn note_syscall(
     first: c_long,
     second: c_long,
     third: c_long,
+    fourth: c_long,
 ) -> *mut c_void {
     if life::is_on() {
-        life::with_errno_kept(|| raw_call(number, first, second, third));
+        life::with_errno_kept(|| raw_call(number, [first, second, third, fourth]));
     }
     real::get(Symbol::syscall)
 }
 noted!(syscall => note_syscall);
 
-fn raw_call(number: c_long, first: c_long, second: c_long, third: c_long) {
+fn raw_call(number: c_long, [first, second, third, fourth]: [c_long; 4]) {
     match number {
         libc::SYS_io_uring_setup | libc::SYS_io_uring_enter => {
             life::process_starts();
@@ -212,8 +240,17 @@ fn raw_call(number: c_long, first: c_long, second: c_long, third: c_long) {
         libc::SYS_clone3 => clones(unwatched::flags_of(first as usize)),
         libc::SYS_fork => clones(0),
         libc::SYS_vfork => clones(libc::CLONE_VM),
-        libc::SYS_seccomp => forbids(),
-        libc::SYS_prctl if first == libc::PR_SET_SECCOMP as c_long => forbids(),
+        libc::SYS_seccomp => match first as c_uint {
+            libc::SECCOMP_SET_MODE_STRICT => sets_seccomp(false, 0),
+            libc::SECCOMP_SET_MODE_FILTER => sets_seccomp(true, third as c_ulong),
+            // Asks what there is.
+            _ => {}
+        },
+        libc::SYS_prctl if first == c_long::from(libc::PR_SET_SECCOMP) => {
+            let is_filter = second == c_long::from(libc::SECCOMP_MODE_FILTER);
+            sets_seccomp(is_filter, third as c_ulong);
+        }
+        libc::SYS_fadvise64 => fd::ops::advises(first as c_int, fourth as c_int),
         _ => {}
     }
 }

@@ -4,6 +4,10 @@
 //! A build starts programs by the thousand. So of the system's own, compilers and shells, only the privileges are looked at;
 //! and a name without a slash, which the C library has yet to look for, is not looked at. What memory of the program is read
 //! here, the kernel reads for us: the call that follows may be meant to fail.
+//!
+//! To look into a file is to open and close it, and with that a process loses all locks (`fcntl`) that it has on that file,
+//! through whichever descriptor. It can only have them on files that it has open: so into one that this process has open nobody
+//! looks, nor where another thread could open it meanwhile.
 
 use crate::hot::HOT;
 use crate::{life, next, thread};
@@ -11,7 +15,7 @@ use libc::{c_char, c_int, c_void, iovec};
 use presagio_arena::{Client, Counter, VARIABLE, sys};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The environment that a program gets.
 pub enum Environment {
@@ -23,19 +27,49 @@ pub enum Environment {
     Unknown,
 }
 
+/// A program that is about to be started.
+pub struct Start {
+    pub path: *const c_char,
+    pub environment: Environment,
+    /// Without a slash in it, the path is a name that the C library looks for.
+    pub is_looked_for: bool,
+    /// It takes this process's place; where that fails, another one may be tried.
+    pub is_exec: bool,
+}
+
 /// A program is about to be started.
-pub fn started(path: *const c_char, environment: &Environment) {
-    if !life::is_on() || IS_FORBIDDEN.load(Relaxed) {
+pub fn starts(start: &Start) {
+    if !life::is_on() || is_forbidden() {
         return;
     }
-    if lacks_us(environment) {
-        tell(Counter::BarePrograms);
-    } else if let Some(why) = look(path) {
+    let why = match lacks_us(&start.environment) {
+        true => is_there(start).then_some(Counter::BarePrograms),
+        false => look(start.path),
+    };
+    if let Some(why) = why
+        && !(start.is_exec && was_told())
+    {
         tell(why);
     }
 }
 
-/// Whether a process in our memory has forbidden itself system calls: it would be killed for a look.
+/// Whether the code that runs would be killed for a look.
+fn is_forbidden() -> bool {
+    IS_FORBIDDEN.load(Relaxed) || thread::current().is_forbidden()
+}
+
+/// The process that last told of a program in whose place it was to be.
+#[unsafe(link_section = ".data")]
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this very process told of one before: that was not started, or we were not here. So it goes where a program is looked
+/// for in several places.
+fn was_told() -> bool {
+    let pid = sys::process_id();
+    TOLD.swap(pid, Relaxed) == pid
+}
+
+/// Whether a process in our memory, which nobody can tell from others there, has forbidden itself system calls.
 #[unsafe(link_section = ".data")]
 static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
@@ -93,17 +127,104 @@ pub extern "C-unwind" fn tell_untold() {
 
 /// Why the program of this path cannot be watched, if it cannot.
 fn look(path: *const c_char) -> Option<Counter> {
-    let stat = status(path)?;
+    let stat = status(path).filter(is_file)?;
     // SAFETY: the kernel has just read it, so it is a string.
     let path = unsafe { CStr::from_ptr(path) };
-    if !path.to_bytes().contains(&b'/') || stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+    if !has_slash(path) {
         return None;
     }
     if is_privileged(&stat) {
         return Some(Counter::PrivilegedPrograms);
     }
-    let is_static = !Client::is_system(path.to_bytes()) && is_static(path);
+    let may_look = || has_one_thread() && !has_open(&stat);
+    let is_static = !Client::is_system(path.to_bytes()) && may_look() && is_static(path);
     is_static.then_some(Counter::StaticPrograms)
+}
+
+/// Whether there is a program, as far as its path tells.
+fn is_there(start: &Start) -> bool {
+    let stat = status(start.path);
+    if stat.is_some_and(|stat| is_file(&stat) && stat.st_mode & 0o111 != 0) {
+        return true;
+    }
+    // A name that is found elsewhere, if it is readable at all.
+    let mut first = [0u8; 1];
+    let is_string = copy(sys::process_id() as usize, &mut first, start.path as usize) == Some(1);
+    // SAFETY: it is what the program passes for a string, to a function that will read it all.
+    start.is_looked_for && is_string && !has_slash(unsafe { CStr::from_ptr(start.path) })
+}
+
+fn is_file(stat: &libc::stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG
+}
+
+fn has_slash(path: &CStr) -> bool {
+    path.to_bytes().contains(&b'/')
+}
+
+/// Whether nobody but us can open a file in this process: of its threads' directory, the links are two and one for each.
+fn has_one_thread() -> bool {
+    status(c"/proc/self/task".as_ptr()).is_some_and(|stat| stat.st_nlink == 3)
+}
+
+/// Descriptors that are looked at; a process with more may have anything open.
+const OPEN_MAX: usize = 256;
+
+/// Whether this process may have the file open.
+fn has_open(stat: &libc::stat) -> bool {
+    let Ok(list) = sys::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY) else {
+        return true;
+    };
+    let may = may_have_open(list, stat);
+    sys::close(list);
+    may
+}
+
+/// The same, with a descriptor of the directory that lists all. Apart: stacks may be small.
+#[inline(never)]
+fn may_have_open(list: c_int, stat: &libc::stat) -> bool {
+    /// Where an entry of a directory has its length, and its name.
+    const LEN: usize = 16;
+    const NAME: usize = 19;
+    let mut room = [0u8; 1024];
+    let mut seen = 0;
+    loop {
+        let args = [
+            list as usize,
+            room.as_mut_ptr() as usize,
+            room.len(),
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes into the array.
+        let read = unsafe { sys::call(libc::SYS_getdents64, args) };
+        let Ok(read @ 1..) = usize::try_from(read) else {
+            return read != 0;
+        };
+        let mut entries = room.get(..read).unwrap_or_default();
+        while let Some(&[low, high]) = entries.get(LEN..LEN + 2) {
+            let (entry, rest) = entries
+                .split_at_checked(usize::from(u16::from_le_bytes([low, high])))
+                .unwrap_or((entries, &[]));
+            let name = entry.get(NAME..).unwrap_or_default();
+            if seen >= OPEN_MAX || number(name).is_some_and(|fd| is_same(fd, stat)) {
+                return true;
+            }
+            seen += 1;
+            entries = rest;
+        }
+    }
+}
+
+/// The number that a name is, up to the zero that ends it; `None` if it is none.
+fn number(name: &[u8]) -> Option<c_int> {
+    let digits = name.split(|byte| *byte == 0).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn is_same(fd: c_int, stat: &libc::stat) -> bool {
+    sys::status(fd).is_some_and(|other| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino))
 }
 
 fn status(path: *const c_char) -> Option<libc::stat> {
@@ -131,7 +252,8 @@ const INTERPRETER: u32 = 3;
 /// Whether it is a program without a loader, as far as the beginning of the file tells. Apart: stacks may be small.
 #[inline(never)]
 fn is_static(path: &CStr) -> bool {
-    let Ok(fd) = sys::open(path, libc::O_RDONLY) else {
+    // Something else may have taken its place by now: not to be waited for.
+    let Ok(fd) = sys::open(path, libc::O_RDONLY | libc::O_NONBLOCK) else {
         return false;
     };
     let mut bytes = [0u8; 1024];
@@ -283,6 +405,9 @@ fn copy<T>(pid: usize, to: &mut [T], from: usize) -> Option<usize> {
 /// The flags of `clone3`, whose arguments may be anything; all that matter if they cannot be read.
 pub fn flags_of(arguments: usize) -> c_int {
     let mut flags = [0u64];
+    if is_forbidden() {
+        return libc::CLONE_VM;
+    }
     match copy(sys::process_id() as usize, &mut flags, arguments) {
         Some(8) => flags[0] as c_int,
         _ => libc::CLONE_VM,

@@ -10,10 +10,8 @@ use crate::{life, thread};
 use presagio_arena::Counter;
 
 extern "C-unwind" fn note() {
-    if life::is_on() && !thread::current().is_guest() {
-        life::process_starts();
-        life::count(Counter::Forks);
-    }
+    thread::current().begin_child();
+    life::with_errno_kept(|| super::starts(Counter::Forks));
 }
 
 extern "C-unwind" fn fail(error: i32) -> i32 {

@@ -1,10 +1,11 @@
-/* A child that forbids itself system calls while it is in its parent's memory; its parent goes on. */
+/* A child that forbids itself system calls while it is in its parent's memory; its parent goes on, and starts a program. */
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -41,13 +42,30 @@ static int child(void *nothing)
     _exit(3);
 }
 
+static int later_file;
+
 static void *later(void *nothing)
 {
-    int fd = open("later", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    later_file = open("later", O_WRONLY | O_CREAT | O_TRUNC, 0644);
     for (int i = 0; i < 10; i++)
-        if (write(fd, "later", 5) != 5)
+        if (write(later_file, "later", 5) != 5)
             return NULL;
     return nothing;
+}
+
+/* What the first thread wrote meanwhile is in between; and the first file's descriptor has become another's. */
+static void *last(void *nothing)
+{
+    if (write(later_file, "last", 4) != 4 || write(file, "other", 5) != 5)
+        return NULL;
+    return nothing;
+}
+
+static int runs(void *(*what)(void *))
+{
+    pthread_t thread;
+    void *done;
+    return pthread_create(&thread, NULL, what, &file) || pthread_join(thread, &done) || !done;
 }
 
 int main(int count, char **arguments)
@@ -55,7 +73,7 @@ int main(int count, char **arguments)
     static char stack[65536];
     int status, fd;
     file = open("file", O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    if (count != 2 || write(file, "parent", 6) != 6)
+    if (count != 3 || write(file, "parent", 6) != 6)
         return 1;
     pid_t pid;
     if (!strcmp(arguments[1], "vfork")) {
@@ -70,9 +88,14 @@ int main(int count, char **arguments)
     fd = open("after", O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (write(fd, "after", 5) != 5)
         return 3;
-    pthread_t thread;
-    void *done;
-    if (pthread_create(&thread, NULL, later, &status) || pthread_join(thread, &done) || !done)
+    /* While there is one thread. */
+    char *words[] = { arguments[2], NULL };
+    if (posix_spawn(&pid, arguments[2], NULL, NULL, words, environ) || waitpid(pid, &status, 0) != pid || status)
         return 4;
-    return 0;
+    if (runs(later) || write(later_file, "unseen", 6) != 6)
+        return 5;
+    fd = open("other", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (dup2(fd, file) != file || close(fd))
+        return 6;
+    return runs(last) ? 7 : 0;
 }

@@ -1,5 +1,6 @@
 /* Starts a program in one of the ways there are, with the environment or without. */
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,8 +22,16 @@ int main(int count, char **arguments)
     else if (!strcmp(way, "bare-spawn"))
         error = posix_spawn(&pid, path, NULL, NULL, words, none);
     else if ((pid = strstr(way, "vfork") ? vfork() : fork()) == 0) {
-        if (!strncmp(way, "bare", 4))
+        if (!strcmp(way, "bare") || !strcmp(way, "bare-vfork"))
             execve(path, words, other);
+        if (!strcmp(way, "bare-places")) {
+            /* As a shell looks for a program: not there, no file, no program, and there. */
+            const char *places[] = { "/nonexistent/a", "a/b/c", "/tmp", "/etc/passwd", arguments[0], path };
+            int text = open("text", O_WRONLY | O_CREAT, 0755);
+            places[4] = text >= 0 && write(text, "none", 4) == 4 && !close(text) ? "./text" : "";
+            for (int i = 0; i < 6; i++)
+                execve(places[i], words, none);
+        }
         if (!strcmp(way, "null"))
             execve(path, words, NULL);
         if (!strcmp(way, "clear"))
