@@ -177,6 +177,30 @@ fn what_was_written_and_closed_is_said_to_whoever_opens_and_syncs_it() {
     }
 }
 
+/// As a program's checkpointer does for all its writers, which never sync.
+#[test]
+fn what_was_written_is_said_to_whoever_syncs_the_file_through_another_descriptor() {
+    let mut site = Site::new();
+    let writer = file(&site.root, "file");
+    let syncs = site.open("file", OpenFlags::RDWR);
+    for epoch in 2..4 {
+        assert_eq!(writer.write_at(0, b"durable").unwrap(), 7);
+        syncs.fsync(false).unwrap();
+        assert_eq!(writer.write_at(0, b"perhaps").unwrap(), 7);
+        site.starts_again(epoch);
+        fails_once(&syncs, "through another");
+        fails_once(&writer, "and through its own");
+    }
+    let appender = site.open("file", OpenFlags::WRONLY | OpenFlags::APPEND);
+    assert_eq!(appender.append(b"more").unwrap(), 4);
+    site.starts_again(4);
+    fails_once(&syncs, "appended");
+    // The node alone was started anew.
+    assert_eq!(writer.write_at(0, b"durable").unwrap(), 7);
+    site.starts_again(4);
+    assert_eq!(syncs.fsync(false), Ok(()));
+}
+
 /// The kernel has one open file, and the node two: one to append and one not.
 #[test]
 fn a_program_that_began_to_append_is_told_of_what_was_lost_through_a_mount() {

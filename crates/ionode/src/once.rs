@@ -319,8 +319,9 @@ impl Once {
 
     /// There is no room for what must be in the file. What cannot be given up must not be done.
     fn give_up(&self, state: &mut State, own: Option<&OwnDirectory>) -> Result<(), Errno> {
-        if let (Some(file), Some(own)) = (&state.file, own) {
-            rustix::fs::ftruncate(file, 0).map_err(|_| Errno::NOSPC)?;
+        if let (Some(file), Some(own)) = (state.file.clone(), own) {
+            state.learn(&file)?;
+            rustix::fs::ftruncate(&file, 0).map_err(|_| Errno::NOSPC)?;
             // One that stays is empty, and is taken over when there is room again.
             let _ = rustix::fs::unlinkat(own.once(), &self.name, AtFlags::empty());
         }
@@ -399,8 +400,7 @@ impl Once {
         let owner = bytes[OWNER..OWNER + 4].try_into().expect("four bytes");
         self.owner = OnceLock::from(u32::from_le_bytes(owner));
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let slots = bytes[HEADER..].chunks_exact(SLOT);
-        state.replies.extend(slots.filter_map(read_slot));
+        state.replies.extend(slots(&bytes));
         Ok(true)
     }
 
@@ -418,6 +418,13 @@ impl Once {
         self.state().replies.len()
     }
 
+    /// Whether a request may be one that came before, or have to wait for another. It does not wait to say so.
+    pub fn may_repeat(&self) -> bool {
+        // Locked, somebody begins or ends a request, for as long as the storage hangs.
+        let state = self.state.try_lock();
+        state.map_or(true, |state| !state.replies.is_empty())
+    }
+
     /// Request `sequence` came; the replies up to `settled` are not needed any more.
     pub fn begin(
         &self,
@@ -425,27 +432,29 @@ impl Once {
         settled: u64,
         own: Option<&OwnDirectory>,
     ) -> Result<Begin, Errno> {
+        self.begin_within(PATIENCE, sequence, settled, own)
+    }
+
+    fn begin_within(
+        &self,
+        patience: Duration,
+        sequence: u64,
+        settled: u64,
+        own: Option<&OwnDirectory>,
+    ) -> Result<Begin, Errno> {
         let mut state = self.state();
         state.settle(settled);
+        // The end of any request wakes: only that of this one ends the wait, or the time that all of it may take.
+        let runs = |state: &mut State| state.replies.get(&sequence) == Some(&Step::Running);
+        let waited = self.ended.wait_timeout_while(state, patience, runs);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        match state.replies.get(&sequence) {
+            Some(Step::Done(kept)) => return Ok(Begin::Again(kept.clone())),
+            Some(Step::Unknown | Step::Running) => return Err(Errno::IO),
+            None => {}
+        }
         // Under the lock: two first requests must not both make it.
         self.have_file(&mut state, own)?;
-        loop {
-            match state.replies.get(&sequence) {
-                Some(Step::Done(kept)) => return Ok(Begin::Again(kept.clone())),
-                Some(Step::Unknown) => return Err(Errno::IO),
-                Some(Step::Running) => {
-                    let (next, late) = self
-                        .ended
-                        .wait_timeout(state, PATIENCE)
-                        .unwrap_or_else(PoisonError::into_inner);
-                    state = next;
-                    if late.timed_out() {
-                        return Err(Errno::IO);
-                    }
-                }
-                None => break,
-            }
-        }
         // Another node of the export may have done it, or begun, after this one last looked.
         if let Some(step) = state.look(sequence) {
             state.replies.insert(sequence, step.clone());
@@ -500,6 +509,18 @@ impl State {
         }
     }
 
+    /// Takes over what is in the file of unsettled requests: another node may have been asked for them since this one looked.
+    fn learn(&mut self, file: &OwnedFd) -> Result<(), Errno> {
+        let mut bytes = vec![0; WHOLE];
+        if rustix::io::pread(file, &mut bytes, 0) != Ok(WHOLE) {
+            return Err(Errno::IO);
+        }
+        for (sequence, step) in slots(&bytes).filter(|(sequence, _)| *sequence > self.settled) {
+            self.replies.entry(sequence).or_insert(step);
+        }
+        Ok(())
+    }
+
     /// What the file says of a request. Of one that was given up, by another node: that nobody here can tell.
     fn look(&self, sequence: u64) -> Option<Step> {
         let file = self.file.as_ref()?;
@@ -531,11 +552,13 @@ fn write(file: &OwnedFd, sequence: u64, state: u8, kept: &Kept) -> Result<(), Er
     }
 }
 
-/// That there is no room is no reason not to go on, with what is in memory. Anything else is.
+/// That there is no room is no reason not to go on, with what is in memory. Anything else is; and since it is about a file that
+/// the client knows nothing of, it must not sound as if it were about one of its own: EEXIST would.
 fn no_room(errno: Errno) -> Result<(), Errno> {
     match errno {
         Errno::NOSPC | EDQUOT => Ok(()),
-        other => Err(other),
+        Errno::ROFS => Err(Errno::ROFS),
+        _ => Err(Errno::IO),
     }
 }
 
@@ -560,6 +583,11 @@ fn make_slot(sequence: u64, state: u8, kept: &Kept) -> Option<Vec<u8>> {
     let crc = crc32fast::hash(&slot);
     slot[16..20].copy_from_slice(&crc.to_le_bytes());
     Some(slot)
+}
+
+/// What the slots of a whole file say.
+fn slots(file: &[u8]) -> impl Iterator<Item = (u64, Step)> {
+    file[HEADER..].chunks_exact(SLOT).filter_map(read_slot)
 }
 
 fn read_slot(slot: &[u8]) -> Option<(u64, Step)> {
@@ -800,6 +828,38 @@ mod tests {
     }
 
     #[test]
+    fn what_another_node_did_is_not_forgotten_where_there_is_no_room() {
+        let (_dir, own) = own();
+        let (_, one) = first(Some(&own));
+        one.begin(1, 0, Some(&own)).unwrap();
+        one.done(1, kept(b"r"));
+        let other = next(&one, &own).unwrap();
+        other.begin(2, 1, Some(&own)).unwrap();
+        other.done(2, kept(b"there"));
+        other.begin(3, 1, Some(&own)).unwrap();
+        one.begin(4, 1, Some(&own)).unwrap();
+        one.give_up(&mut one.state(), Some(&own)).unwrap();
+        let again = Ok(Begin::Again(kept(b"there")));
+        assert_eq!(one.begin(2, 1, None), again);
+        assert_eq!(one.begin(3, 1, None), Err(Errno::IO));
+        assert_eq!(one.begin(1, 1, None), Err(Errno::INVAL), "it is settled");
+    }
+
+    /// The node's own directory is lost, after a reply could be kept in memory alone.
+    #[test]
+    fn what_was_done_is_told_also_where_nothing_more_can_be_kept() {
+        let (dir, own) = own();
+        let (_, once) = first(Some(&own));
+        assert_eq!(once.begin(1, 0, None), Ok(Begin::First));
+        once.done(1, kept(b"r"));
+        std::fs::remove_dir(dir.path().join(".presagio/once")).unwrap();
+        let again = Ok(Begin::Again(kept(b"r")));
+        assert_eq!(once.begin(1, 0, Some(&own)), again);
+        // Not ENOENT, as if it were about what the client asked for.
+        assert_eq!(once.begin(2, 0, Some(&own)), Err(Errno::IO));
+    }
+
+    #[test]
     fn a_request_that_ends_late_leaves_the_slot_to_its_successor() {
         let (_dir, own) = own();
         let (_, once) = first(Some(&own));
@@ -894,5 +954,36 @@ mod tests {
         let waiting = std::thread::spawn(move || again.begin(1, 0, None));
         once.done(1, kept(b"r"));
         assert_eq!(waiting.join().unwrap(), Ok(Begin::Again(kept(b"r"))));
+    }
+
+    #[test]
+    fn a_repeated_request_does_not_wait_longer_because_others_end() {
+        let (_, once) = first(None);
+        assert_eq!(once.begin(1, 0, None), Ok(Begin::First));
+        let again = once.clone();
+        let patience = Duration::from_secs(1);
+        let waiting = std::thread::spawn(move || again.begin_within(patience, 1, 0, None));
+        let late = Instant::now() + Duration::from_secs(60);
+        while !waiting.is_finished() && Instant::now() < late {
+            once.done(2, kept(b"other"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(waiting.is_finished(), "it waits for ever");
+        assert_eq!(waiting.join().unwrap(), Err(Errno::IO));
+    }
+
+    /// Loops ask that of every request.
+    #[test]
+    fn whether_a_request_may_repeat_is_said_also_while_the_storage_hangs() {
+        let (_, once) = first(None);
+        assert!(!once.may_repeat());
+        let asks = once.clone();
+        let (send, said) = std::sync::mpsc::channel();
+        let hangs = once.state();
+        let asking = std::thread::spawn(move || send.send(asks.may_repeat()));
+        let said = said.recv_timeout(Duration::from_secs(60));
+        drop(hangs);
+        asking.join().unwrap().unwrap();
+        assert_eq!(said, Ok(true));
     }
 }

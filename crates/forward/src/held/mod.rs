@@ -28,6 +28,8 @@ pub(crate) struct Held {
     spoilt: AtomicU32,
     /// The epoch of the node that has acknowledged what was written first since the last sync; 0 if nothing was.
     unsynced: AtomicU64,
+    /// The link's count of syncs when that was last said to the link, for those who sync the file through another fid.
+    said_at: AtomicU64,
     /// The file through which the locks were taken that this one is used under: if they are lost, so is this.
     lead: OnceLock<Weak<Held>>,
     place: Mutex<Place>,
@@ -79,6 +81,7 @@ impl Held {
             ready_on: AtomicU64::new(0),
             spoilt: AtomicU32::new(0),
             unsynced: AtomicU64::new(0),
+            said_at: AtomicU64::new(0),
             lead: OnceLock::new(),
             place: Mutex::default(),
         });
@@ -163,20 +166,30 @@ impl Held {
     }
 
     /// Something was written, and may be in no more than the memory of a machine that was booted then.
+    /// Whoever syncs it next is told, through this fid or another. Each write asks, and after the first nothing is to be said until
+    /// something was synced.
     pub(crate) fn wrote(&self, epoch: u64) {
-        let syncs = |flags: OpenFlags| flags.contains(OpenFlags::DSYNC);
-        if self.unsynced.load(Ordering::Relaxed) == 0 && !self.place().open.is_some_and(syncs) {
+        let syncs = self.link.syncs();
+        let is_said = self.unsynced.load(Ordering::Relaxed) != 0
+            && self.said_at.load(Ordering::Relaxed) == syncs;
+        if epoch == 0 || is_said {
+            return;
+        }
+        let place = self.place();
+        let is_synced = |flags: OpenFlags| flags.contains(OpenFlags::DSYNC);
+        if !place.open.is_some_and(is_synced) {
             let _ = self.wrote_since(epoch);
+            self.link.changed(place.qid.path, epoch);
+            self.said_at.store(syncs, Ordering::Relaxed);
         }
     }
 
-    /// The same of its size, its attributes, or the names in it, which no flag makes durable at once; whoever syncs it next is told,
-    /// also if that is not through this fid.
+    /// The same of its size or its attributes, which no flag makes durable at once.
     pub(crate) fn changed(&self, epoch: u64) {
-        match self.is_open() {
-            true => drop(self.wrote_since(epoch)),
-            false => self.link.changed(self.place().qid.path, epoch),
+        if self.is_open() {
+            let _ = self.wrote_since(epoch);
         }
+        self.link.changed(self.place().qid.path, epoch);
     }
 
     /// Names in this directory were changed.

@@ -28,6 +28,7 @@ use presagio_ninep::client::{self, BATCH_MAX, Error};
 use presagio_ninep::{Dialect, Errno, Fid};
 use reconnect::Backoff;
 use sequence::Sequence;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use unsynced::Unsynced;
@@ -51,6 +52,8 @@ pub(crate) struct Link {
     /// Under which number the witness knows us.
     witnessed: Mutex<Option<Instance>>,
     unsynced: Mutex<Unsynced>,
+    /// How often a sync took something from that, and one.
+    syncs: AtomicU64,
 }
 
 struct State {
@@ -116,6 +119,7 @@ impl Link {
             sequence: Mutex::default(),
             witnessed: Mutex::default(),
             unsynced: Mutex::default(),
+            syncs: AtomicU64::new(1),
         })
     }
 
@@ -379,14 +383,22 @@ impl Link {
         lock(&self.fids).leave(fid, freed);
     }
 
-    /// Something of a file that nobody has open may be in no more than the memory of a machine that was booted then.
+    /// Something of a file may be in no more than the memory of a machine that was booted then.
     pub(crate) fn changed(&self, file: u64, epoch: u64) {
         lock(&self.unsynced).add(file, epoch);
     }
 
     /// The epoch of what was changed first of a file that is being synced; 0 if nothing was.
     pub(crate) fn take_changed(&self, file: u64) -> u64 {
-        lock(&self.unsynced).take(file)
+        let mut unsynced = lock(&self.unsynced);
+        // Before the node is asked: what it acknowledges from then on is for the next sync, and has to be said again.
+        self.syncs.fetch_add(1, Ordering::Release);
+        unsynced.take(file)
+    }
+
+    /// A number, not 0, that is another one after each sync of any file: what was said before it may have been taken.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Acquire)
     }
 
     pub(crate) fn all_held(&self) -> Vec<Arc<Held>> {

@@ -413,6 +413,6 @@ impl Session {
     pub fn may_repeat(&self) -> bool {
         self.greeting
             .get()
-            .is_some_and(|greeting| greeting.once.len() > 0)
+            .is_some_and(|greeting| greeting.once.may_repeat())
     }
 }
