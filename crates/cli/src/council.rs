@@ -36,8 +36,8 @@ Examples:
   presagio ionode --export /lustre --listen tcp:0.0.0.0:5640 --auth munge \\
       --policy adaptive --council tcp:council:5650 \\
       --council-munge                                 a node of it
-  presagio council --listen unix:/run/council.sock --store /var/lib/council \\
-      --dashboard                       and look: http://127.0.0.1:9655/
+  presagio council --listen unix:/run/council.sock \\
+      --store /var/lib/council --dashboard     look: http://127.0.0.1:9655/
   presagio council status unix:/run/council.sock.control
   presagio council explain --store /var/lib/council --node io3 --since 10m
   presagio council explain --store /var/lib/council --context write --json"

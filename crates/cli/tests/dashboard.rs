@@ -171,8 +171,21 @@ impl Council {
     }
 }
 
+/// What is shown now, as soon as it answers: a node serves a moment before it does.
 fn snapshot(address: &str) -> Value {
-    presagio_ok(&["top", address, "--json"]).json()
+    let mut said = None;
+    until("it answers", || {
+        let asked = presagio(&["top", address, "--json"]);
+        said = (asked.code == Some(0)).then(|| asked.json());
+        said.is_some()
+    });
+    said.expect("it answered")
+}
+
+/// Whether there is something to look at: situations, and a few samples of the node.
+fn is_telling(now: &Value) -> bool {
+    let count = |list: &Value| list.as_array().map_or(0, Vec::len);
+    count(&now["chain"]) > 0 && count(&now["nodes"][0]["recent"]) > 2
 }
 
 fn socket(node: &Node) -> PathBuf {
@@ -211,9 +224,7 @@ fn a_council_is_watched_in_a_browser() {
     let socket = socket(&node);
     under_load(&socket, || {
         until("something is known", || {
-            let now = snapshot(&council.address());
-            let chain = now["chain"].as_array().map_or(0, Vec::len);
-            chain > 0 && now["nodes"][0]["recent"].as_array().map_or(0, Vec::len) > 2
+            is_telling(&snapshot(&council.address()))
         });
         in_a_browser(dir, &url, &plan, |what| match what {
             "kill" => node.kill(),
@@ -252,8 +263,7 @@ fn a_node_alone_shows_itself_and_obeys_who_has_the_token() {
                 .as_str()
                 .unwrap_or_default()
                 .to_owned();
-            let chain = now["chain"].as_array().map_or(0, Vec::len);
-            chain > 0 && now["nodes"][0]["recent"].as_array().map_or(0, Vec::len) > 2
+            is_telling(&now)
         });
         let plan = json!({ "node": name, "arms": ["TWINS:3ms", "WFQ"], "learns": true, "token": "a token that is long enough" });
         let url = format!("http://127.0.0.1:{port}/");

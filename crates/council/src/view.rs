@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn patterns_are_shown_with_their_chain() {
-        let mut base = KnowledgeBase::new(Settings::default());
+        let mut base = KnowledgeBase::new(Settings::published_ionodes(1));
         let wave =
             |height: u32| Pattern::new((0..100).map(|at| at % 2 * height).collect(), 1, 100, 0);
         for height in [10, 1_000_000, 10, 1_000_000] {

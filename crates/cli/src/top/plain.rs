@@ -59,13 +59,13 @@ pub fn totals(snapshot: &Snapshot) -> String {
         gone => format!(", {gone} gone"),
     };
     format!(
-        "read {} · write {} · {:.0} requests/s · {} waiting + {} in service · {}{gone} · {}",
+        "{}{gone} · read {} · write {} · {:.0} requests/s · {}+{} waiting · {}",
+        counted(totals.nodes_here, "node"),
         rate(totals.read_bytes_per_s),
         rate(totals.write_bytes_per_s),
         totals.requests_per_s,
         totals.queued,
         totals.in_flight,
-        counted(totals.nodes_here, "node"),
         counted(totals.decisions, "decision"),
     )
 }
