@@ -63,6 +63,12 @@ for name in monday tuesday ior@1 ior@2 bt@1; do presagio trace convert app.ptrac
 for name in *.ptrace; do echo $name,app; done > what.csv
 "#;
 
+/// A program of one process that reads a file in blocks, as CSV has it, by the name of docs/prediction.md.
+const READS: &str = r#"
+echo time_ns,process,layer,action,file,offset,length > run.darshan
+for i in $(seq 100); do echo $((i * 1000)),0,posix,read,data,$((i * 4096)),4096; done >> run.darshan
+"#;
+
 const SCENARIO: &str = "presagio sim first --show > mine.toml\n";
 
 /// One test for each page, with what it takes for granted.
@@ -92,13 +98,14 @@ pages! {
     running: "docs/run.md", [APP, "presagio run --quiet --trace t.ptrace -- ./app; presagio advise t.ptrace -o hints.json\n"];
     reports: "docs/report.md", [APP, RUNS, DARSHAN];
     traces: "docs/traces.md", [DARSHAN];
-    prediction: "docs/prediction.md", [APP, RUNS, "cp app.ptrace run.darshan\n"];
+    prediction: "docs/prediction.md", [READS];
     patterns: "docs/pattern.md", [APP, RUNS, PATTERNS];
     profiles: "docs/profile.md", [""];
     simulation: "docs/sim.md", [""];
     tuning: "docs/tune.md", [SCENARIO];
     nodes: "docs/ionode.md", [APP, "cp input.dat $PLACE/scratch/in\n"];
     the_council: "docs/council.md", [""];
+    the_dashboard: "docs/dashboard.md", [""];
     embedding: "docs/embedding.md", [CHECKOUT];
     the_api_of_predictions: "docs/predict-api.md", [CHECKOUT];
 }
