@@ -87,6 +87,9 @@ pub fn after_the_first(repetitions: &[f64]) -> f64 {
     last[last.len() / 2]
 }
 
+/// The one arm of those whose speed is to tell of all else: a council that has others to try would try them.
+pub const ONLY: &str = "TO-agg";
+
 /// A council that runs until it is dropped.
 pub struct Council(Child);
 
@@ -98,7 +101,7 @@ impl Council {
             .args(["council", "--listen", &address, "--seed", "1", "--store"])
             .arg(dir.join("store"))
             .args(["--period", &period.as_secs_f64().to_string()])
-            .args(["--consensus", "context"])
+            .args(["--consensus", "context", "--arms", ONLY])
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
@@ -119,14 +122,14 @@ pub fn overhead(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Pair>> {
     let device = ["--emulate", "hdd", "--depth", "1"];
     let fixed = Server::presagio(
         &sub(dir, "fixed")?,
-        &[&device[..], &["--policy", "TO-agg"]].concat(),
+        &[&device[..], &["--policy", ONLY]].concat(),
     )?;
     let (_council, address) = Council::start(dir, Duration::from_millis(250))?;
     let learning = [
         "--policy",
         "adaptive",
         "--arms",
-        "TO-agg",
+        ONLY,
         "--period",
         "0.25",
         "--council",

@@ -5,14 +5,14 @@
 //! in a context of its own: each announcement is one step of one bandit, and they can be counted.
 
 use super::super::ionode::server::Server;
-use super::live::{Council, sub};
+use super::live::{Council, ONLY, sub};
 use crate::progress::progress;
 use presagio_core::{Nanos, Op};
 use presagio_council::wire::Announcement;
 use presagio_council::{Client, ClientConfig, Proof, STORE, restore, store};
 use presagio_ninep::OpenFlags;
 use presagio_tune::{
-    Arm, Arms, Arrived, Context, Features, Magnitude, Observation, Tuner, TunerSettings,
+    Arm, Arrived, Context, Features, Magnitude, Observation, Tuner, TunerSettings,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -76,7 +76,7 @@ pub fn measure(dir: &Path, kills: usize) -> anyhow::Result<Found> {
         "--policy",
         "adaptive",
         "--arms",
-        "TO-agg",
+        ONLY,
         "--period",
         &period,
         "--council",
@@ -195,7 +195,7 @@ fn announce(address: &str, number: u64, load: &Counted) -> anyhow::Result<u64> {
         proof: Proof::Kernel,
     })?;
     let (mut sequence, mut settled) = (0, 0);
-    let mut arm = Arms::default().safe();
+    let mut arm: Arm = ONLY.parse()?;
     let patience = Duration::from_secs(60);
     let mut ended: Option<Instant> = None;
     loop {
@@ -210,6 +210,8 @@ fn announce(address: &str, number: u64, load: &Counted) -> anyhow::Result<u64> {
         anyhow::ensure!(since.elapsed() < patience, "what was announced is not kept");
         sequence += 1;
         settled += u64::from(!is_over);
+        // What came after a while away: a node does at once as it is told.
+        arm = client.take().map_or(arm, |it| it.arm);
         client.announce(announcement(sequence, number, arm, !is_over));
         arm = answered(&client, sequence).unwrap_or(arm);
         // Longer than a round, in which each is heard once.
