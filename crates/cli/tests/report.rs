@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{presagio, presagio_ok};
+use common::{library, presagio, presagio_ok, program};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use presagio_trace::{Frame, Process, Record, native};
 use serde_json::Value;
@@ -24,6 +24,16 @@ impl Place {
 
     fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// The names of all that is in it.
+    fn files(&self) -> Vec<String> {
+        let files = fs::read_dir(self.0.path()).unwrap().flatten();
+        let mut names: Vec<String> = files
+            .map(|file| file.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
     }
 
     /// Writes a trace and says where it is.
@@ -454,17 +464,58 @@ fn a_run_writes_its_report_and_names_the_lines_of_the_program() {
     assert!(run["totals"]["elapsed_ns"].is_u64() && run["prefetch"]["advised"] == true);
     let sites = run["sites"].to_string();
     assert!(sites.contains("read_a_column (reader.c:7)"), "{sites}");
-    let left: Vec<_> = fs::read_dir(place.0.path())
-        .unwrap()
-        .flatten()
-        .map(|e| e.file_name())
-        .collect();
-    assert!(
-        !left
-            .iter()
-            .any(|n| Path::new(n).extension().is_some_and(|e| e == "ptrace")),
-        "{left:?}"
-    );
+    assert_eq!(place.files(), ["data", "reader", "reader.c", "run.html"]);
+}
+
+#[test]
+fn a_run_whose_command_cannot_be_started_leaves_no_trace() {
+    let place = Place::new();
+    let page = place.text("run.html");
+    for mode in ["--advise", "--in-process"] {
+        let args = ["run", "--no-model", "--report", &page, mode, "--"];
+        let said = presagio(&[&args[..], &["/nonexistent/program"]].concat());
+        assert_eq!(said.code, Some(127), "{}", said.err);
+        assert_eq!(place.files(), ["run.html"], "{mode}");
+    }
+    // Nor one that ends before it begins: there is no place for its orders.
+    let mut run = Command::new(program());
+    run.args(["run", "--report", &page, "--in-process", "--", "true"])
+        .env("PRESAGIO_LIB", library())
+        .env("XDG_RUNTIME_DIR", "")
+        .env("TMPDIR", "/nonexistent");
+    let output = run.output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert_eq!(place.files(), ["run.html"]);
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_trace_or_the_next_one_takes_it_away() {
+    let place = Place::new();
+    let script = "echo > ready.part; mv ready.part ready; exec sleep 1000";
+    for (mode, left) in [("--advise", 0), ("--in-process", 1)] {
+        let mut run = Command::new(program());
+        run.args(["run", "--no-model", "--quiet", "--report", "run.html", mode])
+            .args(["--", "sh", "-c", script])
+            .env("PRESAGIO_LIB", library())
+            .env_remove("LD_PRELOAD")
+            .current_dir(place.0.path());
+        let mut child = run.spawn().unwrap();
+        let is_ready = || place.path("ready").exists();
+        let began = std::time::Instant::now();
+        while !is_ready() && began.elapsed() < std::time::Duration::from_secs(120) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_ready(), "{mode}");
+        fs::remove_file(place.path("ready")).unwrap();
+        let files = place.files();
+        let hidden = files.iter().filter(|name| name.starts_with('.'));
+        assert_eq!(hidden.count(), left, "{mode}: {files:?}");
+    }
+    let page = place.text("run.html");
+    presagio_ok(&["run", "-q", "--report", &page, "--in-process", "--", "true"]);
+    assert_eq!(place.files(), ["run.html"]);
 }
 
 #[test]

@@ -745,32 +745,51 @@ fn only_files_that_the_globs_allow_are_followed() {
     );
 }
 
+/// An arena whose notes programs look for.
+fn advising() -> Arena {
+    let mode = Mode {
+        advise: true,
+        ..Mode::default()
+    };
+    Arena::create(&ArenaOptions {
+        mode,
+        ..ArenaOptions::default()
+    })
+    .unwrap()
+}
+
+const AT_RANDOM: Note = Note {
+    advice: Advice::Random,
+    region: 0,
+    serial: 1,
+};
+
+/// A command whose program reports to the arena while these calls of it are written down.
+fn under_strace(calls: &str, log: &Path, arena: &Arena) -> Command {
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-q", "-e", &format!("trace={calls}"), "-o"])
+        .arg(log)
+        .arg("-E")
+        .arg(format!("LD_PRELOAD={}", library().display()))
+        .arg("-E")
+        .arg(format!("{}={}", presagio_arena::VARIABLE, arena.address()));
+    command
+}
+
 #[test]
 fn a_note_of_the_manager_is_carried_out_once() {
     let bin = Dir::new();
     let program = compile(&bin, "slow.c", &[]);
     let dir = Dir::new();
-    let mode = Mode {
-        advise: true,
-        ..Mode::default()
-    };
-    let mut arena = Arena::create(&ArenaOptions {
-        mode,
-        ..ArenaOptions::default()
-    })
-    .unwrap();
+    let mut arena = advising();
     let log = dir.file("log");
-    let mut command = Command::new("strace");
-    command
-        .args(["-f", "-qq", "-e", "trace=fadvise64", "-o"])
-        .arg(&log)
-        .arg("-E")
-        .arg(format!("LD_PRELOAD={}", library().display()))
-        .arg("-E")
-        .arg(format!("{}={}", presagio_arena::VARIABLE, arena.address()))
+    let mut command = under_strace("fadvise64", &log, &arena);
+    let mut child = command
         .arg(program)
-        .current_dir(dir.path());
-    let mut child = command.spawn().unwrap();
+        .current_dir(dir.path())
+        .spawn()
+        .unwrap();
     let mut noted = 0;
     while child.try_wait().unwrap().is_none() {
         let mut opened = Vec::new();
@@ -782,12 +801,7 @@ fn a_note_of_the_manager_is_carried_out_once() {
             }
         });
         for (file, generation) in opened {
-            let note = Note {
-                advice: Advice::Random,
-                region: 0,
-                serial: 1,
-            };
-            noted += i32::from(arena.leave_note(file, generation, note));
+            noted += i32::from(arena.leave_note(file, generation, AT_RANDOM));
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
@@ -830,32 +844,17 @@ fn with_a_mode(
     let program = compile(&bin, "modes.c", &[]);
     let dir = Dir::new();
     let data = dir.noise("data", 1 << 18);
-    let mode = Mode {
-        advise: true,
-        ..Mode::default()
-    };
-    let options = ArenaOptions {
-        mode,
-        ..ArenaOptions::default()
-    };
-    let mut arena = Some(Arena::create(&options).unwrap());
-    let address = arena.as_ref().unwrap().address();
+    let mut arena = Some(advising());
     let log = bin.file("log");
-    let mut command = Command::new("strace");
-    command
-        .args(["-f", "-q", "-e"])
-        .arg("trace=fadvise64,clone,clone3,fork,vfork,execve,dup")
-        .arg("-o")
-        .arg(&log)
-        .arg("-E")
-        .arg(format!("LD_PRELOAD={}", library().display()))
-        .arg("-E")
-        .arg(format!("{}={address}", presagio_arena::VARIABLE))
+    let calls = "fadvise64,clone,clone3,fork,vfork,execve,dup";
+    let mut command = under_strace(calls, &log, arena.as_ref().unwrap());
+    let mut child = command
         .arg(program)
         .arg(way)
         .current_dir(dir.path())
-        .stdin(std::fs::File::open(data).unwrap());
-    let mut child = command.spawn().unwrap();
+        .stdin(std::fs::File::open(data).unwrap())
+        .spawn()
+        .unwrap();
     let text = || std::fs::read_to_string(&log).unwrap_or_default();
     let (mut is_noted, mut reads) = (false, 0);
     while child.try_wait().unwrap().is_none() {
@@ -867,12 +866,8 @@ fn with_a_mode(
                 }
             });
             reads += if is_noted { found.len() } else { 0 };
-            let note = Note {
-                advice: Advice::Random,
-                region: 0,
-                serial: 1,
-            };
-            is_noted = is_noted || found.iter().any(|at| arena.leave_note(at.0, at.1, note));
+            let mut places = found.iter();
+            is_noted = is_noted || places.any(|at| arena.leave_note(at.0, at.1, AT_RANDOM));
         }
         if is_time(&text(), reads, &mut arena) {
             std::fs::write(dir.file("go"), "").unwrap();

@@ -151,16 +151,21 @@ mod tests {
         assert_eq!(pace.next(now, now, 1, true), Rest::For(REST_MAX));
     }
 
-    #[test]
-    fn models_see_less_while_work_takes_all_the_time_and_all_again_afterwards() {
-        let start = Instant::now();
-        let mut pace = Pace::new(start, false);
-        let mut now = start;
+    /// The pace after two seconds of nothing but work, and the time.
+    fn busy(is_waited_for: bool) -> (Pace, Instant) {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(now, is_waited_for);
         for _ in 0..2000 {
             let began = now;
             now += MS;
             pace.next(began, now, 1000, true);
         }
+        (pace, now)
+    }
+
+    #[test]
+    fn models_see_less_while_work_takes_all_the_time_and_all_again_afterwards() {
+        let (mut pace, mut now) = busy(false);
         assert_eq!(pace.allowance(1, 1), ALLOWANCE_MIN);
         for _ in 0..4000 {
             now += MS;
@@ -184,14 +189,7 @@ mod tests {
 
     #[test]
     fn where_programs_wait_models_see_all() {
-        let start = Instant::now();
-        let mut pace = Pace::new(start, true);
-        let mut now = start;
-        for _ in 0..200 {
-            let began = now;
-            now += MS;
-            pace.next(began, now, 10 * CROWD, true);
-        }
+        let (pace, _) = busy(true);
         assert_eq!(pace.allowance(10 * CROWD, 4), u32::MAX);
     }
 }

@@ -438,3 +438,13 @@ fn a_note_is_left_for_the_open_file_that_it_is_about() {
     let noted = programs.map(|p| p.client.note(p.slot.index, 0).is_some());
     assert_eq!(noted, [false, true]);
 }
+
+#[test]
+fn programs_that_go_on_without_the_manager_can_tell() {
+    let mut manager = make(true, Scribe::default().made(), None);
+    let program = Program::new(&manager);
+    assert!(program.client.manager_lives());
+    // Its process lives, as it does where it is inside of the program.
+    manager.finish();
+    assert!(!program.client.manager_lives());
+}

@@ -3,7 +3,6 @@
 //! It keeps stderr, to show the summary there if whoever started it was killed, and nothing else that it inherited: a
 //! pipe to another program must close when the command closes it.
 
-use super::reported::Reported;
 use super::settings::{Known, Plan};
 use super::supervise::say;
 use presagio_advise::manager::Summary;
@@ -81,7 +80,6 @@ fn manage(mut plan: Plan, guest: UnixStream, door: Option<Door>) -> i32 {
         Ok(begun) => begun,
         Err(error) => {
             let _ = writeln!(&guest, "{error}");
-            report.iter().for_each(Reported::give_up);
             return 1;
         }
     };
@@ -175,6 +173,7 @@ fn leave_home(plan: &Plan, guest: &UnixStream, door: Option<&Door>) {
         door.map(|d| d.listener.as_raw_fd()),
         plan.trace.as_ref().map(AsRawFd::as_raw_fd),
         plan.json.as_ref().map(AsRawFd::as_raw_fd),
+        plan.report.as_ref().and_then(|report| report.descriptor()),
     ];
     close_all_but(&ours.into_iter().flatten().collect());
 }

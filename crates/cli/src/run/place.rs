@@ -30,7 +30,12 @@ impl Place {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime = runtime.filter(|r| r.is_absolute() && r.is_dir());
         let place = runtime.unwrap_or_else(std::env::temp_dir);
-        clear(&place, prefix, name);
+        Place::make_in(&place, prefix, name, content)
+    }
+
+    /// The same in a certain directory.
+    pub fn make_in(place: &Path, prefix: &str, name: &str, content: &[u8]) -> io::Result<Place> {
+        clear(place, prefix, name);
         let directory = tempfile::Builder::new()
             .prefix(prefix)
             .permissions(Permissions::from_mode(0o700))

@@ -145,13 +145,13 @@ impl Settings {
             .as_deref()
             .map(|to| Reported::plan(to, self.trace.as_deref()));
         let report = report.transpose()?;
-        let (trace, orders) = match &report {
-            Some(report) if report.is_trace_ours => {
-                let file = open_trace(&report.trace)?;
-                let trace = Some(report.trace.clone());
+        let ours = report.as_ref().map(Reported::trace).transpose()?.flatten();
+        let (trace, orders) = match ours {
+            Some((name, file)) => {
+                let trace = Some(name);
                 (Some(file), Orders { trace, ..orders })
             }
-            _ => (trace, orders),
+            None => (trace, orders),
         };
         Ok(Plan {
             config,
@@ -200,13 +200,13 @@ impl Plan {
     }
 
     /// Names files so that another process finds them, wherever it goes.
-    pub fn make_absolute(&mut self) -> io::Result<()> {
+    pub fn make_absolute(&mut self) -> anyhow::Result<()> {
         for path in [&mut self.orders.config, &mut self.orders.trace] {
             *path = path.take().map(std::path::absolute).transpose()?;
         }
-        if let Some(report) = &mut self.report {
-            report.to = std::path::absolute(&report.to)?;
-            report.trace = std::path::absolute(&report.trace)?;
+        let report = self.report.as_mut().map(Reported::make_absolute);
+        if let Some(trace) = report.transpose()?.flatten() {
+            (self.orders.trace, self.trace) = (Some(trace), None);
         }
         Ok(())
     }

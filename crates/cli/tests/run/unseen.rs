@@ -114,12 +114,15 @@ fn programs_that_a_shell_starts_and_that_cannot_be_watched_are_said() {
 fn ranks_on_other_nodes_are_said_to_be_missing() {
     let place = Place::new("elsewhere");
     let rank = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_SIZE";
+    // Its variables can be read while it lives: it stays a while, and on a very busy machine there is another one.
+    let rank_of = "import time; [open('in', 'rb').read(65536) for _ in range(40)]; time.sleep(0.5)";
     let notes = |size: u32| {
-        let script = format!("{rank}={size} dd if=in of=out bs=4k 2> /dev/null");
-        let (ended, json) = place.json(&[], &script);
+        let script = format!("{rank}={size} python3 -c \"{rank_of}\"");
+        let (ended, json) = place.json(&["--no-model"], &script);
         ended.ok();
         json["notes"].to_string()
     };
     assert!(!notes(1).contains("other nodes"));
-    assert!(notes(2).contains("mpirun presagio run"), "{}", notes(2));
+    let is_said = |_| notes(2).contains("mpirun presagio run");
+    assert!((0..10).any(is_said), "never said");
 }
