@@ -448,7 +448,7 @@ impl<'a> Pulse<'a> {
     fn listen(&mut self) {
         let decision = self.adaptive.client.as_ref().and_then(Client::take);
         let Some(decision) = decision else { return };
-        if decision.sequence + 1 < self.sequence {
+        if !answers(decision.sequence, self.sequence) {
             return;
         }
         self.answered = decision.sequence;
@@ -590,6 +590,12 @@ impl<'a> Pulse<'a> {
     }
 }
 
+/// Whether a decision about announcement `decided` answers the last that was made, or the one before it. One about what was never
+/// announced answers nothing: believed, it would keep the node from ever deciding alone.
+fn answers(decided: u64, announced: u64) -> bool {
+    (announced.saturating_sub(1)..=announced).contains(&decided)
+}
+
 fn explores(why: Why) -> bool {
     matches!(why, Why::Untried | Why::Explored)
 }
@@ -622,6 +628,13 @@ fn explanation(
 mod tests {
     use super::*;
     use presagio_core::{FileId, Op, Range, RequestId};
+
+    #[test]
+    fn only_what_was_announced_lately_is_answered() {
+        let answered: Vec<u64> = (0..9).filter(|decided| answers(*decided, 5)).collect();
+        assert_eq!(answered, [4, 5]);
+        assert!(!answers(u64::MAX, 5) && answers(0, 0));
+    }
 
     #[test]
     fn a_glance_tells_operation_and_size_of_what_arrives() {

@@ -10,10 +10,12 @@ cd "$FAR"
 again() { # a command, after what it left of its last attempt was removed
     for attempt in $(seq 10); do
         if "$@" 2>> "$OUTSIDE/errors"; then return 0; fi
-        rm -rf "$PWD/.git/index.lock" "$PWD/.git/HEAD.lock" "$PWD"/.git/refs/heads/*.lock
+        # That may fail like anything else.
+        rm -rf "$PWD/.git/index.lock" "$PWD/.git/HEAD.lock" "$PWD"/.git/refs/heads/*.lock 2>> "$OUTSIDE/errors" || true
     done
     return 1
 }
+say() { echo "$1" > "$2"; }
 clone() { rm -rf "$1"; git clone -q "$OUTSIDE/source" "$1"; }
 n=0
 while [ ! -e "$OUTSIDE/stop" ]; do
@@ -21,7 +23,8 @@ while [ ! -e "$OUTSIDE/stop" ]; do
     again clone clone$n; cd clone$n
     git fsck --full --strict 2>> "$OUTSIDE/errors"
     for k in 1 2 3; do
-        echo "$n $k" > d1/f1; again git add -A
+        # To cut a file is to be done once, too.
+        again say "$n $k" d1/f1; again git add -A
         again git commit -qm "commit $k" --allow-empty
     done
     test "$(git rev-list --count HEAD)" -ge 4

@@ -70,7 +70,7 @@ impl Server {
     }
 
     fn wait_until_it_listens(&mut self) {
-        let late = Instant::now() + Duration::from_secs(20);
+        let late = Instant::now() + Duration::from_secs(60);
         while UnixStream::connect(self.socket()).is_err() {
             assert!(Instant::now() < late, "the server does not listen");
             assert!(
@@ -126,7 +126,7 @@ impl Server {
 
     /// Whether it was ended by a signal that was not ours, or will be in a moment.
     fn has_crashed(&mut self) -> bool {
-        let late = Instant::now() + Duration::from_secs(2);
+        let late = Instant::now() + Duration::from_secs(10);
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return status.signal().is_some() && !self.killed,
