@@ -1,9 +1,9 @@
 //! What nodes have acknowledged and nobody has made durable yet: names in directories, and what was changed of a file, by its
 //! path or through a fid, which may be closed by now.
 //!
-//! Of each, the epoch of the machine that acknowledged the first of it. Whoever syncs the file next, through whichever fid, takes that over. Only so
-//! many are remembered: those that were left alone for longest are forgotten first, since their machine has had the most time
-//! to write them back.
+//! Of each, the epoch of the machine that acknowledged the first of it. Whoever syncs the file next, through whichever fid,
+//! takes that over. Only so many are remembered: those that were left alone for longest are forgotten first, since their
+//! machine has had the most time to write them back.
 
 use std::collections::BTreeMap;
 
