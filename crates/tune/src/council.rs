@@ -99,6 +99,9 @@ impl Default for CouncilSettings {
 /// Rounds after which a silent node has no vote.
 pub const SILENT_ROUNDS_MAX: u64 = 3;
 
+/// Rounds after which it is not known any more what a silent node was told, or that it lied.
+const FORGOTTEN_ROUNDS: u64 = 60;
+
 /// Contexts that a node may bring up which were never seen before, at a time and anew with each round.
 const NEW_CONTEXTS_MAX: u32 = 32;
 
@@ -236,6 +239,11 @@ struct Node {
 }
 
 impl Node {
+    /// Whether it was heard of lately.
+    fn has_vote(&self, round: u64) -> bool {
+        self.heard + SILENT_ROUNDS_MAX >= round
+    }
+
     fn new(in_force: Arm) -> Node {
         Node {
             heard: 0,
@@ -323,7 +331,12 @@ impl Council {
 
     /// How many nodes have a vote.
     pub fn nodes(&self) -> usize {
-        self.nodes.len()
+        self.voters().count()
+    }
+
+    fn voters(&self) -> impl Iterator<Item = &Node> {
+        let round = self.round;
+        self.nodes.values().filter(move |node| node.has_vote(round))
     }
 
     /// What nodes of all contexts should do, if they agree on one and anything was decided yet.
@@ -346,9 +359,7 @@ impl Council {
         said.seen.check()?;
         self.finder.check(pattern.as_ref())?;
         self.turn_to(now.0 / self.settings.period.0.max(1));
-        if self.nodes.len() >= self.settings.nodes_max && !self.nodes.contains_key(&said.node) {
-            return Err(Refused::Full(self.nodes.len()));
-        }
+        self.make_room(said.node)?;
         let context = self.enter(said, pattern);
         let evidence = self.hear(said, context);
         let choice = self.choice(context, said.in_force);
@@ -378,6 +389,20 @@ impl Council {
         })
     }
 
+    /// Whether there is room for a node; those that are silent make some.
+    fn make_room(&mut self, node: NodeId) -> Result<(), Refused> {
+        let is_full = |nodes: &BTreeMap<NodeId, Node>| nodes.len() >= self.settings.nodes_max;
+        if !is_full(&self.nodes) || self.nodes.contains_key(&node) {
+            return Ok(());
+        }
+        let round = self.round;
+        self.nodes.retain(|_, node| node.has_vote(round));
+        match is_full(&self.nodes) {
+            true => Err(Refused::Full(self.nodes.len())),
+            false => Ok(()),
+        }
+    }
+
     /// The context of a period of which a node tells later than it should: it is not what the node does now.
     pub fn context_of_late(
         &mut self,
@@ -385,7 +410,7 @@ impl Council {
         pattern: Option<Pattern>,
     ) -> Option<Context> {
         self.finder.check(pattern.as_ref()).ok()?;
-        let ionodes = self.nodes.len().max(1) as u32;
+        let ionodes = self.nodes().max(1) as u32;
         let found = self.finder.find(seen, pattern, ionodes, Feed::default());
         self.forget(found.evicted);
         found.context
@@ -407,15 +432,14 @@ impl Council {
         let is_active = |node: &&Node| node.heard == ended && node.is_active;
         self.active = self.nodes.values().filter(is_active).count() as u32;
         self.learn();
-        let alive = |node: &Node| node.heard + SILENT_ROUNDS_MAX >= round;
-        self.nodes.retain(|_, node| alive(node));
+        let is_known = |node: &Node| node.heard + FORGOTTEN_ROUNDS >= round;
+        self.nodes.retain(|_, node| is_known(node));
         for merged in self.finder.recompare(RECOMPARED) {
             self.join(merged);
         }
         self.choices.clear();
         let contexts: Vec<(Option<Context>, Arm)> = self
-            .nodes
-            .values()
+            .voters()
             .map(|node| (node.context, node.in_force))
             .collect();
         for (context, in_force) in contexts {
@@ -452,7 +476,7 @@ impl Council {
     fn count(&self) -> Vec<(Arm, f64)> {
         let heaviest = self.weight_max();
         let mut votes: BTreeMap<Arm, f64> = BTreeMap::new();
-        for node in self.nodes.values() {
+        for node in self.voters() {
             let choice = node.context.and_then(|context| self.choices.get(&context));
             let Some(choice) = choice else { continue };
             let weight = match self.settings.consensus {
@@ -467,7 +491,7 @@ impl Council {
     }
 
     fn weight_max(&self) -> f64 {
-        let mut served: Vec<u64> = self.nodes.values().map(|node| node.served).collect();
+        let mut served: Vec<u64> = self.voters().map(|node| node.served).collect();
         served.sort_unstable();
         let median = served.get(served.len() / 2).copied().unwrap_or(0);
         (median as f64 * WEIGHT_MAX).max(1.0)
@@ -478,7 +502,7 @@ impl Council {
     /// Notes that a node is there, and finds its context.
     fn enter(&mut self, said: &Announcement, pattern: Option<Pattern>) -> Option<Context> {
         let ionodes = match self.active {
-            0 => self.nodes.len().max(1) as u32,
+            0 => self.nodes().max(1) as u32,
             active => active,
         };
         let entry = self.nodes.entry(said.node);
@@ -983,6 +1007,35 @@ mod tests {
                 .iter()
                 .all(|(_, arm, ..)| *arm == Arms::windows().list()[0])
         );
+    }
+
+    #[test]
+    fn what_a_node_was_told_and_that_it_lied_outlives_its_silence() {
+        let mut council = council(Consensus::Majority);
+        let announce = |council: &mut Council, node: u64, arm: Arm, served: u64, round: u64| {
+            let mut said = said(node, arm);
+            said.seen.served = served;
+            let now = Nanos(round * 1_000_000_000 + node);
+            council.announce(&said, now).expect("true")
+        };
+        let mut arms = [Arms::windows().safe(); 4];
+        for round in 1..3 {
+            for (node, arm) in arms.iter_mut().enumerate() {
+                let served = if node == 3 {
+                    90_000_000_000
+                } else {
+                    100_000_000
+                };
+                *arm = announce(&mut council, node as u64, *arm, served, round).arm;
+            }
+        }
+        // All are silent for longer than they have a vote.
+        let round = 4 + 2 * SILENT_ROUNDS_MAX;
+        let honest = announce(&mut council, 0, arms[0], 100_000_000, round);
+        assert_eq!(honest.evidence, Evidence::Counts);
+        let liar = announce(&mut council, 3, arms[3], 90_000_000_000, round);
+        assert_eq!(liar.evidence, Evidence::Suspect);
+        assert_eq!(council.nodes(), 2, "the others have no vote");
     }
 
     #[test]

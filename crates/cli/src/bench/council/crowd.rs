@@ -91,12 +91,11 @@ impl Crowd {
         }
         let mut council = command.spawn()?;
         let address = listening(&mut council)?;
-        let mut random = Random::new(7);
+        let random = Random::new(7);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let now = Instant::now();
         let mut all = Vec::new();
         for number in 0..nodes {
-            let node = Node::connect(&address, number, now, &mut random)?;
+            let node = Node::connect(&address, number)?;
             let data = EventData::new_u64(number as u64);
             epoll::add(&epoll, &node.stream, data, EventFlags::IN)?;
             all.push(node);
@@ -116,6 +115,10 @@ impl Crowd {
     pub fn run(mut self, long: Duration) -> anyhow::Result<Found> {
         let mut answers = Histogram::default();
         let (start, cpu) = (Instant::now(), cpu(self.council.id())?);
+        for node in &mut self.nodes {
+            // Each at a moment of its own: what came due while others connected would come at once.
+            node.next = start + PERIOD.mul_f64(self.random.below(1000) as f64 / 1000.0);
+        }
         self.announce_until(start + long / 4, &mut answers, &mut Told::default())?;
         let memory_early = memory(self.council.id())?;
         self.announce_until(start + long * 3 / 4, &mut answers, &mut Told::default())?;
@@ -224,12 +227,7 @@ impl Told {
 }
 
 impl Node {
-    fn connect(
-        address: &str,
-        number: usize,
-        now: Instant,
-        random: &mut Random,
-    ) -> anyhow::Result<Node> {
+    fn connect(address: &str, number: usize) -> anyhow::Result<Node> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let mut node = Node {
@@ -239,7 +237,7 @@ impl Node {
             arm: Arms::default().safe(),
             settled: true,
             situation: number % SITUATIONS,
-            next: now + PERIOD.mul_f64(random.below(1000) as f64 / 1000.0),
+            next: Instant::now(),
             asked: None,
         };
         node.say(&Message::Hello(Hello {
