@@ -395,7 +395,7 @@ fn of_decision(decision: &Decision) -> Vec<Line<'static>> {
         .filter(|(_, value)| !value.is_null())
         .map(|(key, value)| match value.as_str() {
             Some(text) => format!("{key} {text}"),
-            None => format!("{key} {value}"),
+            None => format!("{key} {}", number(value)),
         })
         .collect();
     if !seen.is_empty() {
@@ -414,6 +414,15 @@ fn of_decision(decision: &Decision) -> Vec<Line<'static>> {
         |it: &presagio_dashboard::Candidate| bar(&it.arm, it.value, it.tries, it.barred, Some(own));
     lines.extend(decision.candidates.iter().map(line));
     lines
+}
+
+/// A figure in as many digits as a person reads.
+fn number(value: &serde_json::Value) -> String {
+    match (value.as_u64(), value.as_f64()) {
+        (None, Some(number)) if number.fract() == 0.0 => format!("{number:.0}"),
+        (None, Some(number)) => format!("{number:.3}"),
+        _ => value.to_string(),
+    }
 }
 
 fn help(frame: &mut Frame<'_>) {

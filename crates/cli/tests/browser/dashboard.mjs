@@ -11,7 +11,7 @@ import { chromium } from 'playwright-core';
 
 const [url, plan_path] = process.argv.slice(2);
 const plan = JSON.parse(readFileSync(plan_path, 'utf8'));
-const LONG = 60_000;
+const LONG = 120_000;
 const problems = [];
 const check = (holds, what) => { if (!holds) problems.push(what); };
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -20,12 +20,15 @@ async function please(what) { console.log('! ' + what); await answers.next(); }
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
+  timeout: LONG,
 });
 
 /** `told` is what the page is told instead of what the service says. `quiet` is whether the service stays where it is. */
 async function open(width, height, scheme, told) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: 'reduce' });
   const page = await context.newPage();
+  page.setDefaultTimeout(LONG);
+  page.setDefaultNavigationTimeout(LONG);
   const state = { page, context, name: `${width} px, ${scheme}${told ? ', told' : ''}`, quiet: true };
   page.on('console', (message) => { if (state.quiet && ['error', 'warning'].includes(message.type())) problems.push(`${state.name}: console: ${message.text()}`); });
   page.on('pageerror', (error) => problems.push(`${state.name}: ${error}`));

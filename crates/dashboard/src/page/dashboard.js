@@ -214,7 +214,7 @@ function drawWhole() {
   text(whole.note, `${NOW.service === 'council' ? 'All nodes' : 'This node'}, the last three minutes. Dashed: a policy was switched.`);
 }
 const isSwitch = (d) => d.before !== null && d.before !== d.chosen;
-const switches = (node) => NOW.decisions.filter((d) => isSwitch(d) && (!node || d.node === node)).map((d) => d.at_ms);
+const switches = () => NOW.decisions.filter(isSwitch).map((d) => d.at_ms);
 
 // ---------- nodes ----------
 const arm = (node) => (node.policy ? node.policy + (node.window_us ? ` ${window_(node.window_us)}` : '') : '–');
@@ -236,7 +236,7 @@ function makeNode(node) {
 const watch = new IntersectionObserver((entries) => { for (const e of entries) { e.target.shows.seen = e.isIntersecting; if (e.isIntersecting && NOW) drawPlots(e.target.shows); } }, { rootMargin: '300px' });
 function drawPlots(part) {
   const node = NOW.nodes.find((n) => n.name === part.node.dataset.node);
-  if (node) part.plots.forEach((p) => p.draw(node.recent, NOW.at_ms, switches(node.name)));
+  if (node) part.plots.forEach((p) => p.draw(node.recent, NOW.at_ms));
 }
 function drawNode(part, node, index) {
   const at = `nodes.${index}`;
@@ -440,6 +440,7 @@ function drawDecisions() {
 
 // ---------- all of it ----------
 function draw() {
+  if (document.hidden) return;       // it is drawn when somebody looks again
   NOW.contexts.forEach((c) => number(c.context));
   drawTop(); drawWhole(); drawNodes(); drawSituations(); drawPatterns(); drawDecisions();
   const orders_ = NOW.takes_orders ? 'Orders need the token.' : 'This page only shows.';
@@ -509,5 +510,6 @@ frame();
 setTheme(wanted(), false);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { if (!stored()) setTheme(wanted(), false); });
 addEventListener('scroll', hideTip, { passive: true });
+document.addEventListener('visibilitychange', () => { if (NOW) draw(); });
 connect();
 })();
