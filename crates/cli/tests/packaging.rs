@@ -125,7 +125,7 @@ fn what_is_installed_works_from_there_and_is_gone_when_it_is_removed() {
     fs::remove_file(service).unwrap();
 
     make("uninstall", &variables);
-    assert_eq!(files(&root), [PathBuf::new(); 0]);
+    assert_eq!(files(&root), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_job_has_its_mount_from_prolog_to_epilog() {
     );
     script("epilog.sh", "");
     assert!(!job.exists());
-    assert_eq!(files(&dir.join("run")), [PathBuf::new(); 0]);
+    assert_eq!(files(&dir.join("run")), Vec::<PathBuf>::new());
     assert_eq!(script("task-prolog.sh", ""), "");
 }
 
