@@ -581,7 +581,8 @@ impl Hall {
 pub fn chain(known: &KnowledgeBase, tuner: &Tuner) -> Value {
     let one = |id: PatternId| {
         let pattern = known.pattern(id);
-        let context = Context::Pattern(id.0);
+        let workload = known.workload(id).unwrap_or(id);
+        let context = Context::Pattern(workload.0);
         let all: u64 = known
             .successors(id)
             .map(|(_, times)| u64::from(times))
@@ -598,6 +599,7 @@ pub fn chain(known: &KnowledgeBase, tuner: &Tuner) -> Value {
         let best = best.max_by(|a, b| a.0.total_cmp(&b.0));
         json!({
             "pattern": id.0,
+            "workload": workload.0,
             "occurrences": known.occurrences(id),
             "operation": pattern.map(|it| it.majority().to_string()),
             "files": pattern.map(presagio_pattern::Pattern::files),
@@ -621,7 +623,7 @@ pub fn restore_patterns(tuner: &mut Tuner, kept: &store::Kept) -> KnowledgeBase 
     }
     let contexts = tuner.contexts().map(|(context, _)| *context);
     let is_lost = |context: &Context| match context {
-        Context::Pattern(id) => known.pattern(PatternId(*id)).is_none(),
+        Context::Pattern(id) => !known.has_workload(PatternId(*id)),
         Context::Situation(_) => false,
     };
     let lost: Vec<_> = contexts.filter(is_lost).collect();

@@ -33,6 +33,8 @@ pub(crate) struct Known {
     pub(crate) last_seen: u32,
     /// What came after it, and how often; 0 is none.
     pub(crate) successors: [(PatternId, u32); SUCCESSORS],
+    /// The workload that it is of: its own name, unless it was joined with others.
+    pub(crate) workload: PatternId,
     /// Whether whoever keeps what is known does not know this yet.
     pub(crate) is_changed: bool,
 }
@@ -70,6 +72,8 @@ pub struct Evicted {
     pub id: PatternId,
     /// How often it had come.
     pub occurrences: u32,
+    /// The workload that it was of.
+    pub workload: PatternId,
 }
 
 /// A pattern that turned out to be another one.
@@ -286,6 +290,7 @@ impl KnowledgeBase {
             occurrences: 1,
             last_seen: self.decisions,
             successors: [(id, 0); SUCCESSORS],
+            workload: id,
             is_changed: true,
         });
         id
@@ -300,11 +305,18 @@ impl KnowledgeBase {
         let rarity = |place: &usize| (self.known[*place].occurrences, self.known[*place].last_seen);
         let place = (0..self.known.len()).min_by_key(rarity)?;
         let Known {
-            id, occurrences, ..
+            id,
+            occurrences,
+            workload,
+            ..
         } = self.known.remove(place);
         self.note_gone(id);
         self.rename_successor(id, None);
-        Some(Evicted { id, occurrences })
+        Some(Evicted {
+            id,
+            occurrences,
+            workload,
+        })
     }
 
     fn note_gone(&mut self, id: PatternId) {
@@ -315,6 +327,27 @@ impl KnowledgeBase {
 
     fn place(&self, id: PatternId) -> Option<usize> {
         self.known.binary_search_by_key(&id, |known| known.id).ok()
+    }
+
+    // ── Workloads ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// The workload of a pattern, by the name of one of its patterns, which may be forgotten meanwhile. Each is one by itself
+    /// until somebody knows better.
+    pub fn workload(&self, id: PatternId) -> Option<PatternId> {
+        self.place(id).map(|place| self.known[place].workload)
+    }
+
+    /// Whether a pattern of this workload is known.
+    pub fn has_workload(&self, workload: PatternId) -> bool {
+        self.known.iter().any(|known| known.workload == workload)
+    }
+
+    /// A workload turned out to be another one.
+    pub fn join_workloads(&mut self, gone: PatternId, into: PatternId) {
+        let theirs = self.known.iter_mut();
+        for known in theirs.filter(|known| known.workload == gone) {
+            (known.workload, known.is_changed) = (into, true);
+        }
     }
 
     // ── What comes next ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -155,6 +155,7 @@ mod tests {
         let evicted = Some(crate::Evicted {
             id: PatternId(0),
             occurrences: 1,
+            workload: PatternId(0),
         });
         judge.judge(
             &Decision {

@@ -3,8 +3,8 @@
 //! ```text
 //! key                        value
 //! 1  0                       1  version  8 8  greatest distances of reads and of writes  4  next name  4  decisions
-//! 1  1  4  a pattern's name  4  occurrences  4  last seen  4 × (4  successor  4  times)  4  files  4 4  reads, writes,
-//!                            and its points, each 4
+//! 1  1  4  a pattern's name  4  occurrences  4  last seen  4 × (4  successor  4  times)  4  workload
+//!                            4  files  4 4  reads, writes, and its points, each 4
 //! ```
 
 use crate::Pattern;
@@ -88,7 +88,8 @@ impl KnowledgeBase {
         base.known.sort_by_key(|known| known.id);
         base.known.dedup_by_key(|known| known.id);
         // Names are never used again, whatever the head says.
-        let used = base.known.last().map_or(0, |known| known.id.0 + 1);
+        let named = base.known.iter().map(|known| known.id.max(known.workload));
+        let used = named.max().map_or(0, |id| id.0.saturating_add(1));
         base.next_id = base.next_id.max(used);
         base.head_kept = base.head();
         base.recompare_all();
@@ -145,7 +146,7 @@ fn value(known: &Known) -> Vec<u8> {
         requests: [reads, writes],
         ..
     } = &known.pattern;
-    put(&mut out, &[*files, *reads, *writes]);
+    put(&mut out, &[known.workload.0, *files, *reads, *writes]);
     put(&mut out, points);
     out
 }
@@ -176,6 +177,7 @@ impl Reader<'_> {
         for successor in &mut successors {
             *successor = (PatternId(self.number()?), self.number()?);
         }
+        let workload = PatternId(self.number()?);
         let (files, reads, writes) = (self.number()?, self.number()?, self.number()?);
         let mut points = Vec::with_capacity(self.0.len() / 4);
         while !self.0.is_empty() {
@@ -190,6 +192,7 @@ impl Reader<'_> {
             occurrences,
             last_seen,
             successors,
+            workload,
             is_changed: false,
         })
     }
@@ -248,6 +251,12 @@ mod tests {
             for (count, pattern) in before.into_iter().enumerate() {
                 first.decide(pattern);
                 if joins { first.recompare(3); }
+                if joins && count % 5 == 4 {
+                    let (a, b) = (first.ids().next(), first.ids().last());
+                    let of = |id: Option<PatternId>| id.and_then(|id| first.workload(id)).expect("known");
+                    let (gone, into) = (of(b), of(a));
+                    first.join_workloads(gone, into);
+                }
                 if count % often == 0 { keep(&mut store, first.changed()); }
             }
             keep(&mut store, first.changed());
@@ -258,6 +267,7 @@ mod tests {
             keep(&mut whole, first.everything());
             prop_assert_eq!(whole, store);
             first.lose_track();
+            for id in first.ids() { prop_assert_eq!(first.workload(id), second.workload(id)); }
             for pattern in after {
                 prop_assert_eq!(first.decide(pattern.clone()), second.decide(pattern));
                 prop_assert_eq!(first.next(), second.next());

@@ -180,6 +180,21 @@ pub struct Bandit {
 }
 
 impl Bandit {
+    /// Takes over what another bandit knows of arms that were not tried here.
+    pub(crate) fn take_over(&mut self, other: &Bandit) {
+        let steps = self.steps;
+        let tried = other.arms.iter().filter(|theirs| theirs.tries > 0);
+        self.steps = steps.saturating_add(tried.count() as u32);
+        for (own, theirs) in self.arms.iter_mut().zip(&other.arms) {
+            if own.tries == 0 && theirs.tries > 0 {
+                *own = ArmState {
+                    last: steps,
+                    ..theirs.clone()
+                };
+            }
+        }
+    }
+
     /// So many arms, about which nothing is known.
     pub fn new(arms: usize) -> Bandit {
         Bandit {

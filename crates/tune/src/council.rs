@@ -17,11 +17,12 @@
 
 use crate::arm::Arm;
 use crate::context::Context;
+use crate::finder::{Feed, Finder, Joined, Past};
 use crate::network::Detector;
 use crate::tuner::{Candidate, Choice, Tuner, Why};
 use crate::watch::{Nonsense, Observation};
 use presagio_core::{Nanos, Op};
-use presagio_pattern::{KnowledgeBase, Merged, Pattern, PatternId};
+use presagio_pattern::{KnowledgeBase, Pattern, PatternId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -232,8 +233,7 @@ struct Node {
     /// Until which round it is not heard.
     suspect_until: u64,
     new_contexts: u32,
-    /// Its last pattern.
-    pattern: Option<PatternId>,
+    past: Past,
     /// The greatest distances between its patterns and known ones, of reads and of writes.
     stretched: [u64; 2],
 }
@@ -254,7 +254,7 @@ impl Node {
             served: 0,
             suspect_until: 0,
             new_contexts: 0,
-            pattern: None,
+            past: Past::default(),
             stretched: [0; 2],
         }
     }
@@ -311,7 +311,7 @@ impl Council {
 
     /// The last pattern of a node, where contexts are patterns.
     pub fn pattern(&self, node: NodeId) -> Option<PatternId> {
-        self.nodes.get(&node)?.pattern
+        self.nodes.get(&node)?.past.pattern
     }
 
     /// What was learned.
@@ -411,8 +411,11 @@ impl Council {
     ) -> Option<Context> {
         self.finder.check(pattern.as_ref()).ok()?;
         let ionodes = self.nodes().max(1) as u32;
-        let found = self.finder.find(seen, pattern, ionodes, Feed::default());
-        self.forget(found.evicted);
+        let feed = Feed::default();
+        let found = self
+            .finder
+            .find((seen, pattern), ionodes, feed, &mut self.tuner);
+        self.forget(found.gone);
         found.context
     }
 
@@ -434,8 +437,11 @@ impl Council {
         self.learn();
         let is_known = |node: &Node| node.heard + FORGOTTEN_ROUNDS >= round;
         self.nodes.retain(|_, node| is_known(node));
-        for merged in self.finder.recompare(RECOMPARED) {
-            self.join(merged);
+        for (merged, joined) in self.finder.recompare(RECOMPARED, &mut self.tuner) {
+            for node in self.nodes.values_mut() {
+                node.past.rename(merged);
+            }
+            self.join(joined);
         }
         self.choices.clear();
         let contexts: Vec<(Option<Context>, Arm)> = self
@@ -509,10 +515,13 @@ impl Council {
         let node = entry.or_insert_with(|| Node::new(said.in_force));
         let may_add = node.new_contexts < NEW_CONTEXTS_MAX;
         let feed = Feed {
-            before: node.pattern,
-            may_add,
+            past: Some(&mut node.past),
+            arm: said.realised,
+            adds_nothing: !may_add,
         };
-        let found = self.finder.find(&said.seen, pattern, ionodes, feed);
+        let found = self
+            .finder
+            .find((&said.seen, pattern), ionodes, feed, &mut self.tuner);
         let is_new = found
             .context
             .is_some_and(|it| self.tuner.bandit(&it).is_none());
@@ -524,13 +533,13 @@ impl Council {
         // Where nothing can be told, the last vote stands for as long as the node is there.
         let context = found.context.filter(|_| may_add || !is_new);
         node.context = context.or(node.context);
-        node.pattern = found.pattern.or(node.pattern);
         if let Some((op, distance)) = found.distance {
             let stretched = &mut node.stretched[op.index()];
             *stretched = distance.max(*stretched);
             self.stretch(op);
         }
-        self.forget(found.evicted);
+        self.forget(found.gone);
+        self.join(found.joined);
         context
     }
 
@@ -550,12 +559,9 @@ impl Council {
         }
     }
 
-    /// A pattern is not known any more: nor is what was learned with it.
-    fn forget(&mut self, gone: Option<PatternId>) {
-        let Some(gone) = gone.map(|id| Context::Pattern(id.0)) else {
-            return;
-        };
-        self.tuner.forget(&gone);
+    /// A context will not come again.
+    fn forget(&mut self, gone: Option<Context>) {
+        let Some(gone) = gone else { return };
         self.choices.remove(&gone);
         self.evidence.retain(|(context, _), _| *context != gone);
         let nodes = self.nodes.values_mut();
@@ -564,17 +570,24 @@ impl Council {
         }
     }
 
-    /// A pattern turned out to be another one.
-    fn join(&mut self, merged: Merged) {
-        let [gone, into] = [merged.id, merged.into].map(|id| Context::Pattern(id.0));
-        self.tuner.join(&gone, &into);
-        for node in self.nodes.values_mut() {
-            if node.context == Some(gone) {
-                node.context = Some(into);
-            }
-            if node.pattern == Some(merged.id) {
-                node.pattern = Some(merged.into);
-            }
+    /// A context turned out to be another one: so is what was said of it in this round.
+    fn join(&mut self, joined: Option<Joined>) {
+        let Some(Joined { gone, into }) = joined else {
+            return;
+        };
+        self.choices.remove(&gone);
+        let is_gone = |(context, _): &(Context, Arm)| *context == gone;
+        let said: Vec<(Context, Arm)> = self.evidence.keys().copied().filter(is_gone).collect();
+        for key in said {
+            let words = self.evidence.remove(&key).unwrap_or_default();
+            self.evidence
+                .entry((into, key.1))
+                .or_default()
+                .extend(words);
+        }
+        let nodes = self.nodes.values_mut();
+        for node in nodes.filter(|node| node.context == Some(gone)) {
+            node.context = Some(into);
         }
     }
 
@@ -620,102 +633,6 @@ impl Council {
     }
 }
 
-/// Finds the context of a period.
-#[derive(Clone, Debug)]
-struct Finder {
-    detector: Detector,
-    known: Option<KnowledgeBase>,
-}
-
-/// Whose period it is.
-struct Feed {
-    /// What it did before, if that is known.
-    before: Option<PatternId>,
-    /// Whether a pattern that is not known becomes one.
-    may_add: bool,
-}
-
-impl Default for Feed {
-    fn default() -> Feed {
-        Feed {
-            before: None,
-            may_add: true,
-        }
-    }
-}
-
-/// What was found.
-#[derive(Default)]
-struct Found {
-    context: Option<Context>,
-    pattern: Option<PatternId>,
-    /// The greatest distance to known patterns of this operation, if that is more than was known.
-    distance: Option<(Op, u64)>,
-    evicted: Option<PatternId>,
-}
-
-impl Finder {
-    fn new(detector: Detector) -> Finder {
-        Finder {
-            detector,
-            known: None,
-        }
-    }
-
-    /// Whether a pattern can be one.
-    fn check(&self, pattern: Option<&Pattern>) -> Result<(), Nonsense> {
-        match (&self.known, pattern) {
-            (Some(known), Some(pattern)) if !known.settings().can_be(pattern) => Err(Nonsense {
-                what: "the pattern",
-                value: format!("{} points", pattern.points().len()),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    fn find(
-        &mut self,
-        seen: &Observation,
-        pattern: Option<Pattern>,
-        ionodes: u32,
-        feed: Feed,
-    ) -> Found {
-        let Some(known) = &mut self.known else {
-            return Found {
-                context: seen.context(&self.detector, ionodes),
-                ..Found::default()
-            };
-        };
-        // What tells nothing about who asks is no pattern either.
-        let Some(pattern) = pattern.filter(|_| seen.arrived.is_some()) else {
-            return Found::default();
-        };
-        let of = |id: PatternId| Found {
-            context: Some(Context::Pattern(id.0)),
-            pattern: Some(id),
-            ..Found::default()
-        };
-        if !feed.may_add {
-            return known.recognise(&pattern).map(of).unwrap_or_default();
-        }
-        let op = pattern.majority();
-        let (decision, distance) = known.decide_after(pattern, feed.before);
-        Found {
-            distance: (distance > known.distance_max(op)).then_some((op, distance)),
-            evicted: decision.evicted.map(|it| it.id),
-            ..of(decision.id)
-        }
-    }
-
-    /// Compares some known patterns with each other, if that is due.
-    fn recompare(&mut self, most: usize) -> Vec<Merged> {
-        match &mut self.known {
-            Some(known) if known.may_recompare() => known.recompare(most),
-            _ => Vec::new(),
-        }
-    }
-}
-
 /// The average without the greatest and the least eighth, at least one of each where there are enough.
 fn middle(sorted: &[(NodeId, f64)]) -> f64 {
     let off = match sorted.len() {
@@ -731,8 +648,7 @@ fn middle(sorted: &[(NodeId, f64)]) -> f64 {
 pub struct Alone {
     tuner: Tuner,
     finder: Finder,
-    /// The last pattern.
-    pattern: Option<PatternId>,
+    past: Past,
 }
 
 impl Alone {
@@ -741,7 +657,7 @@ impl Alone {
         Alone {
             tuner,
             finder: Finder::new(detector),
-            pattern: None,
+            past: Past::default(),
         }
     }
 
@@ -763,7 +679,7 @@ impl Alone {
 
     /// The last pattern, where contexts are patterns.
     pub fn pattern(&self) -> Option<PatternId> {
-        self.pattern
+        self.past.pattern
     }
 
     /// What was learned.
@@ -795,7 +711,7 @@ impl Alone {
         in_force: Arm,
     ) -> (Option<Context>, Choice) {
         let context = match seen.check() {
-            Ok(()) => self.find(seen, pattern),
+            Ok(()) => self.find(seen, pattern, realised),
             Err(_) => None,
         };
         if let (Some(context), Some(arm), Some(reward)) = (context, realised, seen.reward()) {
@@ -804,26 +720,25 @@ impl Alone {
         (context, self.tuner.choose(context.as_ref(), in_force))
     }
 
-    fn find(&mut self, seen: &Observation, pattern: Option<Pattern>) -> Option<Context> {
-        for Merged { id, into } in self.finder.recompare(RECOMPARED) {
-            self.tuner
-                .join(&Context::Pattern(id.0), &Context::Pattern(into.0));
-            if self.pattern == Some(id) {
-                self.pattern = Some(into);
-            }
+    fn find(
+        &mut self,
+        seen: &Observation,
+        pattern: Option<Pattern>,
+        arm: Option<Arm>,
+    ) -> Option<Context> {
+        let (finder, tuner) = (&mut self.finder, &mut self.tuner);
+        for (merged, _) in finder.recompare(RECOMPARED, tuner) {
+            self.past.rename(merged);
         }
         let feed = Feed {
-            before: self.pattern,
-            ..Feed::default()
+            past: Some(&mut self.past),
+            arm,
+            adds_nothing: false,
         };
-        let found = self.finder.find(seen, pattern, 1, feed);
-        if let (Some(known), Some((op, distance))) = (&mut self.finder.known, found.distance) {
+        let found = finder.find((seen, pattern), 1, feed, tuner);
+        if let (Some(known), Some((op, distance))) = (&mut finder.known, found.distance) {
             known.stretch(op, distance);
         }
-        if let Some(gone) = found.evicted {
-            self.tuner.forget(&Context::Pattern(gone.0));
-        }
-        self.pattern = found.pattern.or(self.pattern);
         found.context
     }
 }
@@ -1210,6 +1125,37 @@ mod tests {
         assert!(known <= NEW_CONTEXTS_MAX as usize + 400 + 10, "{known}");
     }
 
+    /// Each arm leaves a pattern of its own, and each workload others: still each workload learns its best arm.
+    #[test]
+    fn what_is_in_force_may_change_the_pattern() {
+        let tuner = council(Consensus::Majority).tuner;
+        let known = KnowledgeBase::new(presagio_pattern::Settings::ours());
+        let mut alone = Alone::new(tuner, Detector::shipped()).matching(known);
+        let windows = Arms::windows();
+        let mut arm = windows.safe();
+        let mut right = [0; 2];
+        for step in 0..400_usize {
+            let workload = step / 40 % 2;
+            let best = [1, 5][workload];
+            let at = windows.place(arm).expect("a window");
+            let seen = Observation {
+                served: served(arm, best),
+                ..observation()
+            };
+            let powers = 2 + 30 * workload as u32 + 4 * at as u32;
+            let pattern = pattern(powers);
+            arm = alone
+                .decide_with(&seen, Some(pattern), Some(arm), arm)
+                .1
+                .arm;
+            if step >= 240 {
+                right[workload] += u32::from(arm == windows.list()[best]);
+            }
+        }
+        assert!(right.iter().all(|it| *it >= 70), "{right:?} of 80 each");
+        assert!(alone.tuner().len() <= 4, "{}", alone.tuner().len());
+    }
+
     #[test]
     fn patterns_that_turn_out_to_be_the_same_share_what_was_learned() {
         let tuner = council(Consensus::Majority).tuner;
@@ -1230,7 +1176,11 @@ mod tests {
         }
         decide(pattern(40));
         let (joined, count) = decide(near);
-        assert_eq!((joined, count), (first, 2), "the two, and the far one");
+        assert_eq!(
+            (joined, count),
+            (second, 2),
+            "the one that came more often, and the far one"
+        );
         let bandit = alone.tuner().bandit(&joined.expect("a pattern"));
         assert!(
             bandit.is_some_and(|it| it.steps() >= 5),

@@ -26,6 +26,7 @@ mod bandit;
 mod context;
 mod council;
 pub mod evaluate;
+mod finder;
 pub mod learn;
 mod metrics;
 mod network;

@@ -325,16 +325,18 @@ impl Tuner {
         }
     }
 
-    /// A context turned out to be another one: what more is known of stays.
+    /// A context turned out to be another one: what was tried in either is known.
     pub fn join(&mut self, gone: &Context, into: &Context) {
-        let Some(known) = self.contexts.remove(gone) else {
+        let Some(mut known) = self.contexts.remove(gone) else {
             return;
         };
-        self.changed.insert(*gone);
-        let steps = self.bandit(into).map(Bandit::steps);
-        if steps.is_none_or(|steps| steps < known.bandit.steps()) {
-            self.contexts.insert(*into, known);
-            self.changed.insert(*into);
+        self.changed.extend([*gone, *into]);
+        match self.contexts.get_mut(into) {
+            Some(other) => other.bandit.take_over(&known.bandit),
+            None => {
+                known.last_used = self.calls;
+                self.contexts.insert(*into, known);
+            }
         }
     }
 

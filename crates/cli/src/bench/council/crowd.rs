@@ -352,7 +352,7 @@ fn pattern(situation: usize, recorder: &mut Recorder, random: &mut Random) -> Op
     let size = 4096_u64 << situation;
     for at in 0..40 {
         let file = FileId(at % (1 + situation as u64));
-        let gap = size * (1 + situation as u64 % 3) + random.below(512) as u64;
+        let gap = size * (1 + situation as u64 % 3) + random.below(512);
         let range = Range::at(at * (size + gap), size);
         recorder.observe(file, Op::ALL[situation % 2], range);
     }
