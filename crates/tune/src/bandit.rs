@@ -189,7 +189,7 @@ impl Bandit {
             if own.tries == 0 && theirs.tries > 0 {
                 *own = ArmState {
                     last: steps,
-                    ..theirs.clone()
+                    ..*theirs
                 };
             }
         }
