@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 const PLAIN: Duration = Duration::from_secs(3);
 
 /// Bars are as long as this for so many times NOOP.
-const WIDTH: usize = 20;
+const WIDTH: usize = 10;
 const TIMES: f64 = 10.0;
 
 /// Shows so many periods; the nodes live in `dir`.
@@ -32,7 +32,7 @@ pub fn show(periods: usize, dir: &Path) -> anyhow::Result<()> {
     );
     writeln!(io::stdout(), "{}\n", prose(&text))?;
     let plain = plain(&dir.join("plain"))?;
-    let heading = "period  served by   MB/s                        and then";
+    let heading = "period  served by   MB/s              and then";
     writeln!(
         io::stdout(),
         "{heading}\n{}",
@@ -199,7 +199,7 @@ mod tests {
         assert!(longest.chars().count() <= 80, "{longest}");
         assert_eq!(
             line("", "NOOP alone", 20.0, 20.0, ""),
-            "        NOOP alone    20  ██"
+            "        NOOP alone    20  █"
         );
     }
 }
