@@ -57,6 +57,7 @@ impl Hanging {
                 dir.join("begun").exists() || runs.is_finished()
             });
             self.node.kill();
+            at_rest(&self.local.path(""));
             self.local.freeze();
             fs::write(dir.join("hangs"), "").unwrap();
             runs.join()
@@ -64,6 +65,24 @@ impl Hanging {
         self.local.thaw();
         ended.expect("it ends well");
     }
+}
+
+/// Waits until a mount has nothing to do for a while. Whoever waits for what a FUSE process has taken and does not answer
+/// cannot be killed, and neither can a run that has such a thread: that is the kernel's way, and not what is tested here.
+fn at_rest(mount: &Path) {
+    let connections = Path::new("/sys/fs/fuse/connections");
+    // Seen by this test's own namespace only.
+    let mut show = Command::new("mount");
+    show.args(["-t", "fusectl", "none"]).arg(connections);
+    assert!(show.status().unwrap().success());
+    let number = rustix::fs::minor(fs::metadata(mount).unwrap().dev());
+    let waiting = connections.join(number.to_string()).join("waiting");
+    let mut quiet = 0;
+    until("the mount is at rest", || {
+        let none = fs::read_to_string(&waiting).unwrap().trim() == "0";
+        quiet = if none { quiet + 1 } else { 0 };
+        quiet >= 20
+    });
 }
 
 #[test]

@@ -921,7 +921,7 @@ fn a_standing_advisor_serves_those_who_come_and_sums_up_at_its_end() {
     let mut exports = String::new();
     let out = advisor.stdout.as_mut().unwrap();
     let mut byte = [0];
-    while exports.lines().count() < 2 || !exports.ends_with('\n') {
+    while exports.lines().count() < 3 || !exports.ends_with('\n') {
         out.read_exact(&mut byte).unwrap();
         exports.push(byte[0] as char);
     }
