@@ -50,7 +50,7 @@ TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:s
 # Tests of pages drive chromium with Playwright, in the version of the lock file.
 BROWSER := crates/cli/tests/browser
 
-.PHONY: help demo build install uninstall test soak test-needs test-packages lint lint-needs bench docs-cli clean
+.PHONY: help demo build install uninstall test soak test-needs test-packages lint lint-needs bench trained docs-cli clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -134,6 +134,10 @@ bench: build ## measure every part and hold it against its bars
 		$(PRESAGIO) bench $$part $(BENCH_FLAGS) || status=1; \
 	done; \
 	exit $$status
+
+trained: build ## are the trees and the network that come with it what this build makes? (a minute)
+	$(PRESAGIO) train | diff crates/tune/trees/default.txt -
+	$(PRESAGIO) train --network | diff crates/tune/networks/default.txt -
 
 docs-cli: build ## write manual pages and shell completions
 	@mkdir -p $(CLI_DOCS)

@@ -60,6 +60,9 @@ pub struct Args {
     /// The same as a decision tree
     #[arg(long, requires = "network")]
     tree: bool,
+    /// By the five features of the paper alone: distances within a file, whoever made the requests
+    #[arg(long, requires = "network")]
+    published: bool,
     /// Print the evaluation as one JSON document, and nothing else
     #[arg(long, requires = "check")]
     json: bool,

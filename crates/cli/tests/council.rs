@@ -112,6 +112,7 @@ fn observation() -> Observation {
                 size_min: 32 << 10,
                 size_mean: 32768.0,
                 distance: 0.0,
+                stride: 0.0,
             },
         }),
     }

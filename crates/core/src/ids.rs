@@ -33,3 +33,7 @@ id! {
     /// The application that issued a request, for policies that group by application (SW).
     AppId(u32)
 }
+id! {
+    /// What a request came through: a file that a client has open. Two processes that opened a file have two of them.
+    HandleId(u32)
+}

@@ -20,7 +20,7 @@ mod time;
 pub use event::{Action, ContextId, Event, Layer};
 pub use hash::{IdBuildHasher, IdHashMap};
 pub use histogram::Histogram;
-pub use ids::{AppId, FileId, QueueId, RequestId};
+pub use ids::{AppId, FileId, HandleId, QueueId, RequestId};
 pub use range::Range;
 pub use request::{Op, Request};
 pub use time::Nanos;

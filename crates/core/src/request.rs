@@ -1,6 +1,6 @@
 //! The request: what travels through every scheduler.
 
-use crate::{AppId, FileId, Nanos, QueueId, Range, RequestId};
+use crate::{AppId, FileId, HandleId, Nanos, QueueId, Range, RequestId};
 use std::fmt;
 
 /// What a request does with its bytes.
@@ -46,12 +46,14 @@ pub struct Request {
     pub queue: QueueId,
     /// The application that issued it (SW); 0 where unknown.
     pub app: AppId,
+    /// The open file that it came through; 0 where unknown.
+    pub handle: HandleId,
     /// Read or write.
     pub op: Op,
 }
 
 impl Request {
-    /// A request of queue 0 and application 0 that arrives at time 0; set the fields to change that.
+    /// A request of queue 0, application 0 and an unknown handle that arrives at time 0; set the fields to change that.
     pub const fn new(id: RequestId, file: FileId, op: Op, range: Range) -> Request {
         Request {
             id,
@@ -60,6 +62,7 @@ impl Request {
             arrival: Nanos::ZERO,
             queue: QueueId(0),
             app: AppId(0),
+            handle: HandleId(0),
             op,
         }
     }

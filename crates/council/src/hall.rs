@@ -878,6 +878,7 @@ pub fn observed(seen: &Observation) -> Value {
         "handles": arrived.map(|it| it.features.handles),
         "size_mean": arrived.map(|it| it.features.size_mean),
         "distance": arrived.map(|it| it.features.distance),
+        "stride": arrived.map(|it| it.features.stride),
     })
 }
 

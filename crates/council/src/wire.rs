@@ -8,7 +8,7 @@
 //! | 1 hello | node | `magic[4] version[2] epoch[8] name[s] credential[s]` |
 //! | 2 welcome | council | `version[2] kept[8] flags[1]` |
 //! | 3 refusal | council | `why[s]`; then the connection ends |
-//! | 4 announcement | node | `sequence[8] flags[1] arm[s] period[8] busy[8] served[8] servers[4] clients[4] processes[4]` and, if bit 0 of the flags is set, `op[1] requests[8] handles[8] size_max[8] size_min[8] size_mean[8] distance[8]`; if bit 3 is, `files[4] reads[4] writes[4] count[2]` and so many `point[4]` |
+//! | 4 announcement | node | `sequence[8] flags[1] arm[s] period[8] busy[8] served[8] servers[4] clients[4] processes[4]` and, if bit 0 of the flags is set, `op[1] requests[8] handles[8] size_max[8] size_min[8] size_mean[8] distance[8] stride[8]`; if bit 3 is, `files[4] reads[4] writes[4] count[2]` and so many `point[4]` |
 //! | 5 decision | council | `sequence[8] kept[8] flags[1] arm[s] context[s] why[s]` |
 //! | 6 figures | node | see `figures.rs`: what a node does at the moment, for people |
 //!
@@ -268,8 +268,9 @@ fn write_arrived(arrived: &Arrived, out: &mut Vec<u8>) {
     ] {
         out.extend(number.to_le_bytes());
     }
-    out.extend(features.size_mean.to_le_bytes());
-    out.extend(features.distance.to_le_bytes());
+    for number in [features.size_mean, features.distance, features.stride] {
+        out.extend(number.to_le_bytes());
+    }
 }
 
 fn write_pattern(pattern: &Pattern, out: &mut Vec<u8>) {
@@ -368,6 +369,7 @@ fn arrived(rest: &mut Rest<'_>) -> Result<Arrived, Malformed> {
             size_min: rest.u64("sizes")?,
             size_mean: rest.f64("sizes")?,
             distance: rest.f64("distance")?,
+            stride: rest.f64("stride")?,
         },
     })
 }
@@ -507,6 +509,7 @@ pub(crate) mod tests {
                     size_min: 32 << 10,
                     size_mean: 32768.0,
                     distance: 0.0,
+                    stride: 0.0,
                 },
             }),
         }

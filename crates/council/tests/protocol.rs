@@ -157,6 +157,7 @@ fn announcement(sequence: u64) -> Announcement {
                     size_min: 32 << 10,
                     size_mean: 32768.0,
                     distance: 0.0,
+                    stride: 0.0,
                 },
             }),
         },

@@ -137,10 +137,12 @@ impl Engine {
         Engine::new(config, Exit::Pull)
     }
 
-    fn new(config: EngineConfig, exit: Exit) -> Result<Engine, EngineError> {
+    fn new(mut config: EngineConfig, exit: Exit) -> Result<Engine, EngineError> {
         config.check()?;
+        let clock = Clock::start();
+        config.settings.twins_origin = clock.origin();
         let shared = Shared {
-            clock: Clock::start(),
+            clock,
             detached: matches!(exit, Exit::Thread(_)) && config.queue_max.is_none(),
             exit,
             when_full: config.when_full,
@@ -266,8 +268,9 @@ impl Engine {
     }
 
     /// Changes the settings, the policy included, while requests are queued and in flight.
-    pub fn configure(&self, settings: Settings) -> Result<(), SettingsError> {
+    pub fn configure(&self, mut settings: Settings) -> Result<(), SettingsError> {
         let now = self.now();
+        settings.twins_origin = self.shared.clock.origin();
         let mut core = self.lock();
         core.configure(settings, &self.shared.inbox, now)?;
         self.attend(core, now);

@@ -45,7 +45,7 @@ pub(crate) fn me() -> ThreadId {
 #[cfg(not(feature = "shuttle"))]
 mod time {
     use super::*;
-    use std::time::Instant;
+    use std::time::{Instant, SystemTime};
 
     /// Monotonic time since the engine started.
     #[derive(Debug)]
@@ -58,6 +58,13 @@ mod time {
 
         pub(crate) fn now(&self) -> Nanos {
             Nanos(self.0.elapsed().as_nanos() as u64)
+        }
+
+        /// The time of day when the engine started, as far as can be told now: what machines agree on.
+        pub(crate) fn origin(&self) -> Nanos {
+            let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let origin = day.unwrap_or_default().saturating_sub(self.0.elapsed());
+            Nanos(origin.as_nanos() as u64)
         }
 
         /// Waits to be notified, for `span` at most.
@@ -104,6 +111,10 @@ mod time {
 
         pub(crate) fn now(&self) -> Nanos {
             Nanos(self.0.fetch_add(1, Ordering::SeqCst))
+        }
+
+        pub(crate) fn origin(&self) -> Nanos {
+            Nanos::ZERO
         }
 
         pub(crate) fn wait_for<'a, T>(

@@ -20,7 +20,7 @@ use crate::jobs::{Jobs, Pace, unharmed};
 use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
 use crate::record::{Answered, Recording};
 use crate::session::Session;
-use presagio_core::{Nanos, Op, Range, Request, RequestId};
+use presagio_core::{HandleId, Nanos, Op, Range, Request, RequestId};
 use presagio_engine::{Engine, Service};
 use presagio_ninep::{Errno, Tag};
 use presagio_sched::{Batch, Part, Ticket};
@@ -288,10 +288,13 @@ impl Data {
         };
         let at = self.pending(turner).insert(pending);
         let id = request_id(turner, at);
+        // Some four thousand million opened files later they are the same again, which harms nobody.
+        let handle = HandleId(file.number as u32);
         let file = file.hold.file().id(piece.object);
         let request = Request {
             queue: piece.queue,
             app: session.app(),
+            handle,
             ..Request::new(id, file, whole.op, piece.range)
         };
         if self.engine().submit(request).is_err() {

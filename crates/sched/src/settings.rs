@@ -127,8 +127,10 @@ pub struct Settings {
     pub sw_window: Nanos,
     /// TWINS: how long one data server is served.
     pub twins_window: Nanos,
-    /// TWINS: the number of this I/O node, so that nodes start on different servers.
+    /// TWINS: the number of this I/O node, so that nodes are on different servers.
     pub twins_node: u32,
+    /// TWINS: what a clock that all nodes share shows when this one's shows 0. An engine sets it, by the time of day.
+    pub twins_origin: Nanos,
     /// WFQ: bytes of credit per turn, by queue id; queues beyond the list get `wfq_weight`.
     pub wfq_weights: Vec<u64>,
     /// WFQ: bytes of credit per turn for queues without a weight of their own.
@@ -164,6 +166,7 @@ impl Settings {
             sw_window: Nanos::from_millis(1000),
             twins_window: Nanos::from_micros(2000),
             twins_node: 0,
+            twins_origin: Nanos::ZERO,
             wfq_weights: Vec::new(),
             wfq_weight: 64 << 10,
             hbrr_quantum: 8,

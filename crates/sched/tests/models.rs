@@ -214,13 +214,16 @@ impl Model for Sw {
     }
 }
 
-/// TWINS: the first request starts a window on this node's first server; a window that is found to be over
-/// makes place for one of the next server. Only the window's server is served.
+/// TWINS: time is cut into windows, the first of which is that of this node's first server, and so on in turn; the first
+/// request comes in one of them. A window that is found to be over makes place for one of the next server, which begins where
+/// it should, or now if that was more than a quarter of a window ago. Only the window's server is served.
 struct Twins {
     queues: Vec<VecDeque<Request>>,
-    server: usize,
-    since: Option<Nanos>,
+    node: u64,
     window: Nanos,
+    origin: Nanos,
+    /// The server, and when its window began.
+    turn: Option<(u64, Nanos)>,
 }
 
 impl Model for Twins {
@@ -232,13 +235,20 @@ impl Model for Twins {
         if self.queues.iter().all(VecDeque::is_empty) {
             return Decision::Idle;
         }
-        let mut since = *self.since.get_or_insert(now);
-        if now >= since + self.window {
-            self.server = (self.server + 1) % self.queues.len();
-            since = now;
-            self.since = Some(now);
+        let (clock, window) = (self.origin.0 + now.0, self.window.0);
+        let first = || {
+            let begin = Nanos(now.0.saturating_sub(clock % window));
+            (clock / window + self.node, begin)
+        };
+        let (mut turn, mut since) = self.turn.unwrap_or_else(first);
+        let end = since + self.window;
+        if self.turn.is_some() && now >= end {
+            let is_late = (now - end).0 > window / 4;
+            (turn, since) = (turn + 1, if is_late { now } else { end });
         }
-        match self.queues[self.server].pop_front() {
+        self.turn = Some((turn, since));
+        let server = turn as usize % self.queues.len();
+        match self.queues[server].pop_front() {
             Some(request) => Decision::Batch(vec![request.id.0]),
             None => Decision::WaitUntil(since + self.window),
         }
@@ -744,9 +754,10 @@ fn model(settings: &Settings) -> Box<dyn Model> {
         }),
         PolicyKind::Twins => Box::new(Twins {
             queues: vec![VecDeque::new(); count],
-            server: settings.twins_node as usize % count,
-            since: None,
+            node: settings.twins_node.into(),
             window: settings.twins_window,
+            origin: settings.twins_origin,
+            turn: None,
         }),
         PolicyKind::Wfq => Box::new(Wfq {
             queues: vec![Vec::new(); count],
@@ -955,7 +966,8 @@ fn settings(policy: PolicyKind) -> impl Strategy<Value = Settings> {
     let time = || select([1, 1000, 900_000, 2_000_000, 1_000_000_000].as_slice());
     let quanta = (amount(), time(), any::<bool>());
     let shares = (vec(amount(), 0..4), amount(), 1..5u32);
-    (quanta, shares, time(), 0..9u32).prop_map(move |(quanta, shares, window, node)| Settings {
+    let node = (0..9u32, 0..10_000_000_000u64);
+    (quanta, shares, time(), node).prop_map(move |(quanta, shares, window, node)| Settings {
         batch_bytes_max: u64::MAX,
         queues: 4,
         aioli_quantum: quanta.0,
@@ -967,7 +979,8 @@ fn settings(policy: PolicyKind) -> impl Strategy<Value = Settings> {
         hbrr_quantum: shares.2,
         sw_window: Nanos(window),
         twins_window: Nanos(window),
-        twins_node: node,
+        twins_node: node.0,
+        twins_origin: Nanos(node.1),
         ..Settings::new(policy)
     })
 }

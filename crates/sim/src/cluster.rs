@@ -24,7 +24,9 @@ use crate::slab::Slab;
 use crate::steering::{Change, Place, Seen, Steering};
 use crate::workload::{Operation, Replay, Work};
 use crate::{Failed, Foreseen};
-use presagio_core::{AppId, FileId, Histogram, Nanos, Op, QueueId, Range, Request, RequestId};
+use presagio_core::{
+    AppId, FileId, HandleId, Histogram, Nanos, Op, QueueId, Range, Request, RequestId,
+};
 use presagio_device::Device;
 use presagio_sched::{Batch, PolicyKind, Ticket};
 use std::collections::VecDeque;
@@ -598,7 +600,8 @@ impl<'a> Cluster<'a> {
 
     fn at_node(&mut self, number: u32) {
         let piece = &self.pieces[number];
-        let client = &self.clients[self.asked[piece.asked].client as usize];
+        let process = self.asked[piece.asked].client;
+        let client = &self.clients[process as usize];
         let (node, app) = (client.node, client.app);
         let desk = &mut self.nodes[node as usize].desk;
         let queue = match desk.policy() {
@@ -609,6 +612,7 @@ impl<'a> Cluster<'a> {
         let request = Request {
             queue: QueueId(queue),
             app: AppId(app),
+            handle: HandleId(process + 1),
             arrival: Nanos(self.now),
             ..Request::new(
                 RequestId(u64::from(number)),
@@ -743,6 +747,11 @@ impl<'a> Cluster<'a> {
     fn at_server(&mut self, number: u32) {
         let message = &self.messages[number];
         let server = message.server;
+        // A server's client is a process, or the I/O node before it.
+        let client = match self.nodes.is_empty() {
+            true => self.asked[self.pieces[message.origin].asked].client,
+            false => self.flights[message.origin].node,
+        };
         let desk = &mut self.servers[server as usize].desk;
         let queue = match desk.policy() {
             Some(PolicyKind::Wfq) => message.app,
@@ -751,6 +760,7 @@ impl<'a> Cluster<'a> {
         let request = Request {
             queue: QueueId(queue),
             app: AppId(message.app),
+            handle: HandleId(client + 1),
             arrival: Nanos(self.now),
             ..Request::new(
                 RequestId(u64::from(number)),

@@ -74,10 +74,9 @@ fn what_is_learned_in_one_run_serves_the_next() {
     }
 }
 
-/// Windows that differ from node to node coordinate nothing, so several nodes need the council. What they are in the midst of
-/// when a window changes takes longer than a period to settle: they come close to the best, not to within a percent.
+/// Windows that differ from node to node coordinate nothing, so several nodes need the council.
 #[test]
-fn with_a_council_many_nodes_come_close_to_the_best_window() {
+fn with_a_council_many_nodes_find_the_best_window() {
     let (learning, fixed) = runs(8, "council = true");
     let (safe, best) = (
         fixed[3],
@@ -85,7 +84,7 @@ fn with_a_council_many_nodes_come_close_to_the_best_window() {
     );
     let late = learning[3..].iter().sum::<f64>() / (learning.len() - 3) as f64;
     let said = format!("{learning:?}, fixed {fixed:?}");
-    assert!(late < 0.8 * safe && late < 1.3 * best, "{said}");
+    assert!(late < 0.8 * safe && late < 1.03 * best, "{said}");
 }
 
 #[test]

@@ -6,8 +6,9 @@
 //!
 //! [`Strategy`] says how to choose. ε-greedy is as published (paper 001, IV: sample averages that begin at 0); the others try
 //! every arm once. [`Strategy::Windowed`] is Thompson sampling for a world that changes: an average follows the last tries
-//! only, what was long not tried is less certain, and a best arm that twice in a row is not what it was is learned anew, the
-//! others then being tried once more.
+//! only, what was long not tried is less certain, and an arm that twice in a row is not what it was is learned anew, the
+//! others then being tried once more. A change need not show in the best arm: so the second best is tried now and then, the
+//! oftener the less that costs ([`PROBE_COST`]).
 //!
 //! *Guard rail.* An arm below half of the best is a disaster. After [`DISASTERS_MAX`] disasters it is barred: no strategy chooses
 //! it again, save once after each time that the context has changed, which is allowed [`PARDONS_MAX`] times in all.
@@ -135,6 +136,10 @@ const SURPRISE: f64 = 4.0;
 /// No try counts for more than this many times the best, once there is one to speak of.
 const BEST_GROWTH_MAX: f64 = 4.0;
 
+/// After so many steps with the best arm alone another one is tried, or later: all that may cost this share of the best.
+const PROBE: u32 = 16;
+pub const PROBE_COST: f64 = 0.01;
+
 /// Bytes per busy second between which a reward is believed.
 const REWARDS: (f64, f64) = (1.0, 1e15);
 
@@ -259,7 +264,9 @@ impl Bandit {
                 .unwrap_or_else(|| self.drawn(best, u32::MAX, random)),
             Strategy::Windowed { patience, .. } => self
                 .unexpected(order)
+                .or_else(|| self.surprising())
                 .or_else(|| self.doubtful(random))
+                .or_else(|| self.probed(best))
                 .unwrap_or_else(|| self.drawn(best, patience, random)),
         }
     }
@@ -282,7 +289,6 @@ impl Bandit {
         if value < DISASTER * best {
             state.disasters = state.disasters.saturating_add(1);
         }
-        let was_best = self.arms[arm].mean >= best;
         let state = &mut self.arms[arm];
         let has_changed = match strategy {
             Strategy::Windowed { window, .. } => state.follow(value, noise, f64::from(*window)),
@@ -291,7 +297,7 @@ impl Bandit {
                 false
             }
         };
-        if has_changed && was_best {
+        if has_changed {
             self.doubt_others(arm);
         }
         true
@@ -387,6 +393,28 @@ impl Bandit {
         for (arm, share) in self.arms.iter_mut().zip(shares) {
             arm.expected = share.clamp(0.0, 1.0);
         }
+    }
+
+    /// An arm that has just been a surprise: was it one?
+    fn surprising(&self) -> Option<(usize, Reason)> {
+        let is_one = |state: &ArmState| state.surprises == 1 && state.last == self.steps;
+        let at = self.arms.iter().position(is_one)?;
+        (!self.is_barred(at)).then_some((at, Reason::Explored))
+    }
+
+    /// The second best, if nothing but the best was tried for long.
+    fn probed(&self, best: usize) -> Option<(usize, Reason)> {
+        let others = || (0..self.arms.len()).filter(|at| *at != best && !self.is_barred(*at));
+        let last = others().map(|at| self.arms[at].last).max()?;
+        let better = |one: usize, at: usize| match self.arms[at].mean > self.arms[one].mean {
+            true => at,
+            false => one,
+        };
+        let second = others().reduce(better)?;
+        let loss = 1.0 - self.value(second).unwrap_or(0.0);
+        let patience = f64::from(PROBE).max(loss / PROBE_COST);
+        let is_due = f64::from(self.steps.saturating_sub(last)) >= patience;
+        is_due.then_some((second, Reason::Explored))
     }
 
     /// Every other time the most promising of the arms that are doubted, if there are any.
@@ -638,6 +666,20 @@ mod tests {
             let share = play(&mut ours, &Strategy::default(), &turned, 100, seed + 2);
             assert!(share > 0.97, "{seed}: {share}");
         }
+    }
+
+    #[test]
+    fn a_change_that_does_not_show_in_the_best_arm_is_noticed() {
+        // The fourth arm gives what it gave; the third, which is looked at now and then, does not.
+        let after = [60e6, 75e6, 160e6, 100e6, 80e6, 55e6, 40e6];
+        let strategy = Strategy::default();
+        let share = |seed: u64| {
+            let mut bandit = Bandit::new(MEANS.len());
+            play(&mut bandit, &strategy, &MEANS, 300, seed);
+            play(&mut bandit, &strategy, &after, 200, seed + 100)
+        };
+        let mean = (0..20).map(share).sum::<f64>() / 20.0;
+        assert!(mean > 0.98, "{mean}");
     }
 
     #[test]

@@ -54,4 +54,4 @@ pub use select::{
 pub use text::TextError;
 pub use tree::{Feature, Kind, Node, Schema, Tree};
 pub use tuner::{Candidate, Changed, Choice, Corrupt, Tuner, TunerSettings, WarmStart, Why};
-pub use watch::{Arrived, Features, Nonsense, Observation, REQUESTS_MIN, Watch};
+pub use watch::{Arrived, Features, Figure, Nonsense, Observation, REQUESTS_MIN, Watch};

@@ -1,12 +1,12 @@
 //! Who shares files, and how? The neural network of paper 001 (V), and a tree as the alternative.
 //!
-//! Five features ([`Features`]) are transformed (Yeo-Johnson, scale, centre) and go through a layer of five units with ReLU
+//! Five features ([`Figure::PUBLISHED`] or, by default, [`Figure::OURS`]) are transformed (Yeo-Johnson, scale, centre) and go through a layer of five units with ReLU
 //! and one of three with softmax: one unit for each [`Access`]. `presagio train --network` makes the weights; here they are
 //! only used. They are a text:
 //!
 //! ```text
 //! presagio network 1
-//! feature NAME lambda L scale S centre C        five times, in the order of `Features::NAMES`
+//! feature NAME lambda L scale S centre C        five times: a name of `Figure`
 //! hidden BIAS WEIGHT WEIGHT WEIGHT WEIGHT WEIGHT       five times
 //! output CLASS BIAS WEIGHT WEIGHT WEIGHT WEIGHT WEIGHT three times, in the order of `Access::ALL`
 //! end
@@ -15,7 +15,7 @@
 use crate::context::Access;
 use crate::text::{self, TextError};
 use crate::tree::{Feature, Schema, Tree};
-use crate::watch::Features;
+use crate::watch::{Features, Figure};
 use std::fmt::Write;
 
 /// Units of the hidden layer, and features.
@@ -55,7 +55,9 @@ pub fn power(value: f64, lambda: f64) -> f64 {
 /// The network. See the module's header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// One for each feature.
+    /// What it looks at.
+    pub figures: [Figure; 5],
+    /// One for each of them.
     pub transforms: [Transform; 5],
     /// Of each hidden unit: bias, and a weight for each feature.
     pub hidden: [(f64, [f64; 5]); HIDDEN],
@@ -73,12 +75,14 @@ impl Network {
 
     /// How likely each class is, in the order of [`Access::ALL`].
     pub fn probabilities(&self, features: &Features) -> [f64; 3] {
-        let mut inputs = features.values();
-        for (input, transform) in inputs.iter_mut().zip(&self.transforms) {
-            *input = transform.apply(*input);
-        }
+        let inputs = self.prepared(features);
         let hidden = self.hidden.map(|unit| weighted(&unit, &inputs).max(0.0));
         self.chances(&hidden)
+    }
+
+    /// What it looks at, transformed.
+    pub(crate) fn prepared(&self, features: &Features) -> [f64; 5] {
+        std::array::from_fn(|at| self.transforms[at].apply(features.value(self.figures[at])))
     }
 
     /// The last layer.
@@ -105,7 +109,8 @@ impl Network {
         about
             .lines()
             .for_each(|line| out.push_str(&format!("# {line}\n")));
-        for (name, it) in Features::NAMES.iter().zip(&self.transforms) {
+        for (figure, it) in self.figures.iter().zip(&self.transforms) {
+            let name = figure.name();
             let Transform {
                 lambda,
                 scale,
@@ -144,9 +149,10 @@ impl Network {
         };
         next(HEAD)?;
         let mut network = Network::zero();
-        for (name, transform) in Features::NAMES.iter().zip(&mut network.transforms) {
-            let (line, words) = next(&format!("feature {name}"))?;
-            *transform = transform_of(&words).map_err(|reason| wrong(line, reason))?;
+        let both = network.figures.iter_mut().zip(&mut network.transforms);
+        for (figure, transform) in both {
+            let (line, words) = next("feature")?;
+            (*figure, *transform) = feature_of(&words).map_err(|reason| wrong(line, reason))?;
         }
         for unit in &mut network.hidden {
             let (line, words) = next("hidden")?;
@@ -167,6 +173,7 @@ impl Network {
             centre: 0.0,
         };
         Network {
+            figures: Figure::OURS,
             transforms: [transform; 5],
             hidden: [(0.0, [0.0; 5]); HIDDEN],
             output: [(0.0, [0.0; HIDDEN]); 3],
@@ -207,17 +214,18 @@ fn number(word: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("\"{word}\" is no number that can be used"))
 }
 
-fn transform_of(words: &[&str]) -> Result<Transform, String> {
-    let ["lambda", lambda, "scale", scale, "centre", centre] = words else {
+fn feature_of(words: &[&str]) -> Result<(Figure, Transform), String> {
+    let [name, "lambda", lambda, "scale", scale, "centre", centre] = words else {
         return Err("a feature is written as NAME lambda L scale S centre C".to_owned());
     };
+    let figure = Figure::named(name).ok_or_else(|| format!("there is no feature \"{name}\""))?;
     let transform = Transform {
         lambda: number(lambda)?,
         scale: number(scale)?,
         centre: number(centre)?,
     };
     match transform.scale > 0.0 && transform.lambda.abs() <= 5.0 {
-        true => Ok(transform),
+        true => Ok((figure, transform)),
         false => Err("a scale is above 0, and lambda between -5 and 5".to_owned()),
     }
 }
@@ -241,8 +249,8 @@ fn unit_of(words: &[&str]) -> Result<(f64, [f64; 5]), String> {
 pub enum Detector {
     /// The network of paper 001.
     Network(Box<Network>),
-    /// A tree, as thesis 4.3 has one.
-    Tree(Tree),
+    /// A tree, as thesis 4.3 has one, and what it looks at.
+    Tree(Tree, Vec<Figure>),
 }
 
 impl Detector {
@@ -252,9 +260,10 @@ impl Detector {
     }
 
     /// What a tree for this asks and answers.
-    pub fn schema() -> Schema {
+    pub fn schema(figures: &[Figure]) -> Schema {
+        let features = figures.iter().map(|figure| Feature::number(figure.name()));
         Schema {
-            features: Features::NAMES.map(Feature::number).to_vec(),
+            features: features.collect(),
             classes: Access::ALL.map(|access| access.name().to_owned()).to_vec(),
         }
     }
@@ -270,17 +279,25 @@ impl Detector {
         let mut trees = text::read(content)?.into_iter();
         let tree = trees.find(|tree| tree.name == Detector::TREE);
         let tree = tree.ok_or_else(|| wrong(1, "there is no tree access in it"))?;
-        match tree.schema == Detector::schema() {
-            true => Ok(Detector::Tree(tree)),
-            false => Err(wrong(1, "the tree access asks or answers something else")),
-        }
+        Detector::of_tree(tree)
+            .ok_or_else(|| wrong(1, "the tree access asks or answers something else"))
+    }
+
+    /// A tree that serves; none if it asks or answers something else.
+    pub fn of_tree(tree: Tree) -> Option<Detector> {
+        let names = tree.schema.features.iter().map(|feature| &feature.name);
+        let figures: Vec<Figure> = names
+            .map(|name| Figure::named(name))
+            .collect::<Option<_>>()?;
+        let is_right = tree.schema == Detector::schema(&figures);
+        is_right.then_some(Detector::Tree(tree, figures))
     }
 
     /// The text, with some lines for people at its head.
     pub fn to_text(&self, about: &str) -> String {
         match self {
             Detector::Network(network) => network.to_text(about),
-            Detector::Tree(tree) => text::write(about, std::slice::from_ref(tree)),
+            Detector::Tree(tree, _) => text::write(about, std::slice::from_ref(tree)),
         }
     }
 
@@ -288,7 +305,10 @@ impl Detector {
     pub fn access(&self, features: &Features) -> Access {
         match self {
             Detector::Network(network) => network.access(features),
-            Detector::Tree(tree) => Access::ALL[tree.classify(&features.values())],
+            Detector::Tree(tree, figures) => {
+                let values = figures.iter().map(|figure| features.value(*figure));
+                Access::ALL[tree.classify(&values.collect::<Vec<_>>())]
+            }
         }
     }
 }
@@ -302,28 +322,33 @@ mod tests {
     fn the_network_that_comes_with_it_can_be_read_and_tells_the_plain_cases() {
         let network = Network::shipped();
         let kib = 1024;
-        let features = |handles, distance| Features {
+        let features = |handles, distance, stride| Features {
             handles,
             size_max: 32 * kib,
             size_min: 32 * kib,
             size_mean: (32 * kib) as f64,
             distance,
+            stride,
         };
-        assert_eq!(network.access(&features(128, 0.0)), Access::OwnFiles);
+        assert_eq!(network.access(&features(128, 0.0, 0.0)), Access::OwnFiles);
         assert_eq!(
-            network.access(&features(1, 1.5e9)),
+            network.access(&features(1, 1.5e9, 0.0)),
             Access::SharedContiguous
         );
-        assert_eq!(network.access(&features(1, 2e6)), Access::SharedStrided);
+        assert_eq!(
+            network.access(&features(1, 2e6, 4e6)),
+            Access::SharedStrided
+        );
     }
 
     #[test]
     fn a_tree_serves_as_well_and_nothing_else_does() {
-        let tree = Detector::Tree(Tree {
+        let tree = Detector::of_tree(Tree {
             name: Detector::TREE.to_owned(),
-            schema: Detector::schema(),
+            schema: Detector::schema(&Figure::OURS),
             root: crate::tree::Node::Leaf { class: 2, cases: 1 },
         });
+        let tree = tree.expect("it asks what there is");
         let text = tree.to_text("for people");
         assert_eq!(Detector::from_text(&text), Ok(tree));
         for wrong in [
@@ -350,7 +375,7 @@ mod tests {
         let text = Network::zero().to_text("for people");
         for (from, to, said) in [
             ("network 1", "network 2", "line 1"),
-            ("handles", "hands", "line 3"),
+            ("handles", "hands", "line 3: there is no feature"),
             ("scale 1", "scale 0", "a scale is above 0"),
             ("hidden 0 0", "hidden 0 NaN", "is no number"),
             ("hidden 0 0", "hidden 0", "5 numbers where"),
@@ -371,12 +396,13 @@ mod tests {
         fn every_network_is_read_back_and_its_chances_add_up(
             hidden in prop::array::uniform5(units()),
             output in prop::array::uniform3(units()),
-            handles in 1_u64..1000, size in 1_u64..1 << 40, distance in 0.0..1e12,
+            figures in prop::array::uniform5(prop::sample::select(Figure::ALL.as_slice())),
+            handles in 1_u64..1000, size in 1_u64..1 << 40, distance in 0.0..1e12, stride in 0.0..1e12,
         ) {
-            let network = Network { hidden, output, ..Network::zero() };
+            let network = Network { figures, hidden, output, ..Network::zero() };
             prop_assert_eq!(Network::from_text(&network.to_text("two\nlines")), Ok(network.clone()));
             let features = Features {
-                handles, size_max: size, size_min: size, size_mean: size as f64, distance,
+                handles, size_max: size, size_min: size, size_mean: size as f64, distance, stride,
             };
             let sum: f64 = network.probabilities(&features).iter().sum();
             prop_assert!((sum - 1.0).abs() < 1e-9);

@@ -2,14 +2,21 @@
 //!
 //! [`Watch`] sees each request that arrives and keeps the five figures that paper 001 tells accesses apart by (V): file
 //! handles, the least, greatest and average size of requests, and the average *handle distance*, how far in bytes a request
-//! begins from where the one before it in the same file ended.
+//! begins from where the one before it in the same file ended. The order in which processes come to a node is chance, so that
+//! says little of a file that many of them share; the sixth, the *stride*, is the same within what one process has open.
 
 use crate::context::{Context, Load, Magnitude, Situation};
 use crate::network::Detector;
-use presagio_core::{FileId, IdHashMap, Nanos, Op, Request};
+use presagio_core::{FileId, HandleId, IdHashMap, Nanos, Op, Request};
 
 /// Files that are followed in a period. Of the others only sizes count.
 const FILES_MAX: usize = 8192;
+
+/// Open files whose last request is remembered, of each operation.
+const OPENED_MAX: usize = 16384;
+
+/// Periods for which that is, where there are many: a disk that seeks may have one request of a process in a second.
+const REMEMBERED: u32 = 16;
 
 /// Requests in a period below which they tell nothing about who makes them.
 pub const REQUESTS_MIN: u64 = 16;
@@ -17,7 +24,7 @@ pub const REQUESTS_MIN: u64 = 16;
 /// A node that was busy for less than this share of a period says nothing about its arm.
 const BUSY_MIN: f64 = 0.02;
 
-/// The five figures of paper 001, V.
+/// The five figures of paper 001, V, and the stride.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
     /// Files that requests came for.
@@ -30,21 +37,80 @@ pub struct Features {
     pub size_mean: f64,
     /// The average distance, in bytes, between consecutive requests of a file.
     pub distance: f64,
+    /// The same between those of a file that came through the same handle: of one process, as far as can be told.
+    pub stride: f64,
+}
+
+/// One of the [`Features`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are fields of Features")]
+pub enum Figure {
+    Handles,
+    SizeMax,
+    SizeMin,
+    SizeMean,
+    Distance,
+    Stride,
+}
+
+impl Figure {
+    /// All of them.
+    pub const ALL: [Figure; 6] = [
+        Figure::Handles,
+        Figure::SizeMax,
+        Figure::SizeMin,
+        Figure::SizeMean,
+        Figure::Distance,
+        Figure::Stride,
+    ];
+
+    /// Those of paper 001.
+    pub const PUBLISHED: [Figure; 5] = [
+        Figure::Handles,
+        Figure::SizeMax,
+        Figure::SizeMin,
+        Figure::SizeMean,
+        Figure::Distance,
+    ];
+
+    /// Those that tell accesses apart in scenarios that nobody has seen.
+    pub const OURS: [Figure; 5] = [
+        Figure::Handles,
+        Figure::SizeMax,
+        Figure::SizeMin,
+        Figure::SizeMean,
+        Figure::Stride,
+    ];
+
+    /// As texts have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Figure::Handles => "handles",
+            Figure::SizeMax => "size_max",
+            Figure::SizeMin => "size_min",
+            Figure::SizeMean => "size_mean",
+            Figure::Distance => "distance",
+            Figure::Stride => "stride",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Figure> {
+        Figure::ALL.into_iter().find(|figure| figure.name() == name)
+    }
 }
 
 impl Features {
-    /// Their names, in order.
-    pub const NAMES: [&str; 5] = ["handles", "size_max", "size_min", "size_mean", "distance"];
-
-    /// Their values, in order.
-    pub fn values(&self) -> [f64; 5] {
-        [
-            self.handles as f64,
-            self.size_max as f64,
-            self.size_min as f64,
-            self.size_mean,
-            self.distance,
-        ]
+    /// The value of a figure.
+    pub fn value(&self, figure: Figure) -> f64 {
+        match figure {
+            Figure::Handles => self.handles as f64,
+            Figure::SizeMax => self.size_max as f64,
+            Figure::SizeMin => self.size_min as f64,
+            Figure::SizeMean => self.size_mean,
+            Figure::Distance => self.distance,
+            Figure::Stride => self.stride,
+        }
     }
 }
 
@@ -63,6 +129,9 @@ pub struct Arrived {
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     ops: [Sums; 2],
+    /// Where the last request through each handle ended, and in which period. It outlives periods.
+    opened: [IdHashMap<(FileId, HandleId), (u64, u32)>; 2],
+    period: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -75,6 +144,10 @@ struct Sums {
     ends: IdHashMap<FileId, u64>,
     distance: f64,
     pairs: u64,
+    stride: f64,
+    strides: u64,
+    /// Handles that requests came through.
+    active: u32,
 }
 
 impl Watch {
@@ -105,6 +178,24 @@ impl Watch {
         } else if sums.ends.len() < FILES_MAX {
             sums.ends.insert(request.file, request.range.end());
         }
+        let opened = &mut self.opened[request.op.index()];
+        let key = (request.file, request.handle);
+        if let Some((end, period)) = opened.get_mut(&key) {
+            sums.stride += request.range.start().abs_diff(*end) as f64;
+            sums.strides += 1;
+            sums.active += u32::from(*period != self.period);
+            (*end, *period) = (request.range.end(), self.period);
+        } else if opened.len() < OPENED_MAX {
+            sums.active += 1;
+            opened.insert(key, (request.range.end(), self.period));
+        }
+    }
+
+    /// Handles that requests came through in this period, of the operation with more of them: as many processes had something to
+    /// do, if each has one file open.
+    pub fn active(&self) -> u32 {
+        let [reads, writes] = &self.ops;
+        reads.active.max(writes.active)
     }
 
     /// What arrived; none if it was too little to tell anything. The next period begins.
@@ -118,7 +209,18 @@ impl Watch {
             features: sums.features(),
         });
         self.ops.iter_mut().for_each(Sums::clear);
+        self.forget();
         arrived
+    }
+
+    /// Makes room for handles to come, of those that nothing came through for long.
+    fn forget(&mut self) {
+        self.period = self.period.wrapping_add(1);
+        let now = self.period;
+        let many = self.opened.iter_mut();
+        for opened in many.filter(|opened| opened.len() > OPENED_MAX / 2) {
+            opened.retain(|_, (_, period)| now.wrapping_sub(*period) <= REMEMBERED);
+        }
     }
 }
 
@@ -130,6 +232,11 @@ impl Sums {
             size_min: self.size_min,
             size_mean: self.bytes as f64 / self.requests.max(1) as f64,
             distance: self.distance / self.pairs.max(1) as f64,
+            stride: match self.strides {
+                // Nobody came twice: what can be told is in the distance.
+                0 => self.distance / self.pairs.max(1) as f64,
+                strides => self.stride / strides as f64,
+            },
         }
     }
 
@@ -210,12 +317,13 @@ impl Observation {
             && sizes[1] <= sizes[2] + 1.0
             && sizes[2] <= bytes_max;
         claim("sizes of requests", format!("{sizes:?}"), sizes_can_be)?;
-        let distance_can_be = (0.0..=1.9e19).contains(&features.distance);
-        claim(
-            "the distance",
-            features.distance.to_string(),
-            distance_can_be,
-        )?;
+        for (what, distance) in [
+            ("the distance", features.distance),
+            ("the stride", features.stride),
+        ] {
+            let can_be = (0.0..=1.9e19).contains(&distance);
+            claim(what, distance.to_string(), can_be)?;
+        }
         let handles_can_be = (1..=*requests).contains(&features.handles);
         claim("file handles", features.handles.to_string(), handles_can_be)
     }
@@ -271,6 +379,7 @@ pub(crate) mod tests {
                     size_min: 32 << 10,
                     size_mean: 32768.0,
                     distance: 1e6,
+                    stride: 1e6,
                 },
             }),
         }
@@ -293,9 +402,61 @@ pub(crate) mod tests {
             size_min: 500,
             size_mean: 750.0,
             distance: 1000.0,
+            stride: 1000.0,
         };
         assert_eq!(arrived.features, expected);
         assert_eq!(watch.end_period(), None, "a period forgets the one before");
+    }
+
+    /// Ten processes go through their parts of a file or take turns in it, in an order that changes; one request of each in a period.
+    fn shared(take_turns: bool) -> Features {
+        let mut watch = Watch::new();
+        let mut last = None;
+        for step in 0..4 {
+            for turn in 0..10 {
+                let process = (turn * 7 + step * 3) % 10;
+                let start = match take_turns {
+                    true => (step * 10 + process) * 1000,
+                    false => (process * 10 + step) * 1000,
+                };
+                for half in [0, 500] {
+                    let request = request(1, Op::Read, start + half, 500);
+                    watch.arrived(&Request {
+                        handle: HandleId(process as u32 + 1),
+                        ..request
+                    });
+                }
+            }
+            last = watch.end_period();
+        }
+        last.expect("enough arrived").features
+    }
+
+    #[test]
+    fn a_stride_is_within_what_one_process_has_open_and_outlives_a_period() {
+        let (turns, parts) = (shared(true), shared(false));
+        assert_eq!((turns.handles, parts.handles), (1, 1));
+        // Of two halves of a request one follows the other.
+        assert_eq!((turns.stride, parts.stride), (4500.0, 0.0));
+        assert!(parts.distance > turns.distance && turns.distance > 0.0);
+    }
+
+    #[test]
+    fn handles_that_are_no_longer_used_make_room() {
+        let mut watch = Watch::new();
+        for handle in 0..u32::try_from(2 * OPENED_MAX).unwrap() {
+            watch.arrived(&Request {
+                handle: HandleId(handle),
+                ..request(1, Op::Read, 0, 10)
+            });
+        }
+        assert_eq!(watch.opened[0].len(), OPENED_MAX);
+        assert_eq!(watch.active() as usize, OPENED_MAX);
+        for _ in 0..=REMEMBERED {
+            watch.end_period();
+        }
+        assert_eq!(watch.active(), 0);
+        assert_eq!(watch.opened[0].len(), 0);
     }
 
     #[test]
@@ -316,7 +477,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         type Lie = fn(&mut Observation);
-        let lies: [(Lie, &str); 8] = [
+        let lies: [(Lie, &str); 9] = [
             (|o| o.period = Nanos(0), "the period's length"),
             (|o| o.busy = Nanos(u64::MAX), "the busy time"),
             (|o| o.served = u64::MAX, "bytes served"),
@@ -324,6 +485,7 @@ pub(crate) mod tests {
             (|o| features(o).size_min = 1 << 40, "sizes of requests"),
             (|o| features(o).distance = f64::INFINITY, "the distance"),
             (|o| features(o).distance = -1.0, "the distance"),
+            (|o| features(o).stride = -1.0, "the stride"),
             (|o| features(o).handles = 1 << 40, "file handles"),
         ];
         for (lie, said) in lies {

@@ -1,7 +1,7 @@
 //! `presagio bench sim`: how fast is the simulator, how much memory does it take, how do both grow with the cluster, and
 //! does it rank policies as a live node does?
 
-mod live;
+pub(in crate::bench) mod live;
 mod rank;
 
 use super::{Bar, Effort, Report, Scope};

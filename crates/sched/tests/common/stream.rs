@@ -181,7 +181,7 @@ pub fn settings(policy: impl Strategy<Value = PolicyKind>) -> impl Strategy<Valu
     let time = || select([1, 1_000, 900_000, 2_000_000, 1_000_000_000].as_slice());
     let wait = select([0, 1, 1_000, 900_000, 1_000_000_000].as_slice());
     let quanta = (wait, amount(), any::<bool>(), amount());
-    let windows = (time(), time(), any::<u32>());
+    let windows = (time(), time(), any::<u32>(), any::<u64>());
     let shares = (
         vec(amount(), 0..4),
         amount(),
@@ -203,6 +203,7 @@ pub fn settings(policy: impl Strategy<Value = PolicyKind>) -> impl Strategy<Valu
             sw_window: Nanos(windows.0),
             twins_window: Nanos(windows.1),
             twins_node: windows.2,
+            twins_origin: Nanos(windows.3),
             wfq_weights: shares.0,
             wfq_weight: shares.1,
             hbrr_quantum: shares.2,

@@ -1,8 +1,9 @@
 //! What I/O nodes see of the three ways to access files (paper 001, V): what a network or a tree that tells them apart learns
 //! from, and what it is asked about.
 //!
-//! Scenarios are drawn at random from lists of sizes, numbers of processes, nodes and servers, devices and policies. Those to be
-//! asked about are drawn from other lists: no size, number of processes or device of theirs was learned from.
+//! Scenarios are drawn at random from lists of sizes, numbers of processes, nodes and servers, devices and policies. There are
+//! three sets of lists ([`Purpose`]), which share no size, number of processes or device: what is learned from, what choices
+//! are made by, and what is asked about in the end.
 
 use crate::scenario::{
     App, Clients, Files, IoNodes, Pattern, PolicyChoice, Scenario, Scheduling, Servers,
@@ -12,8 +13,8 @@ use crate::{Bytes, DeviceChoice, Failed, Simulation, Span};
 use presagio_core::{Nanos, Op, Request};
 use presagio_sched::PolicyKind;
 use presagio_tune::learn::{Case, Options, train};
-use presagio_tune::teach::{Lesson, Teaching, teach};
-use presagio_tune::{Access, Detector, Network, Random, Tree, Watch};
+use presagio_tune::teach::{Lesson, Teaching, teach_best};
+use presagio_tune::{Access, Detector, Figure, Random, Watch};
 
 /// What scenarios are drawn from.
 struct Lists {
@@ -27,13 +28,32 @@ struct Lists {
 }
 
 const TAUGHT: Lists = Lists {
-    processes: &[32, 64, 128, 256, 512],
-    requests: &[32 << 10, 256 << 10, 1 << 20],
+    processes: &[24, 32, 64, 128, 256, 512],
+    // Some are no power of two: their pieces are of several sizes once they are cut where stripes end.
+    requests: &[
+        8 << 10,
+        20 << 10,
+        32 << 10,
+        72 << 10,
+        256 << 10,
+        600 << 10,
+        1 << 20,
+    ],
     totals: &[2 << 30, 4 << 30, 16 << 30],
     ionodes: &[1, 2, 4, 8],
     servers: &[4, 8],
     devices: &["hdd", "ssd"],
     policies: &[PolicyKind::To, PolicyKind::Twins, PolicyKind::Noop],
+};
+
+const CHOSEN_BY: Lists = Lists {
+    processes: &[40, 80, 160, 320],
+    requests: &[48 << 10, 96 << 10, 384 << 10],
+    totals: &[1 << 30, 6 << 30],
+    ionodes: &[1, 5, 10],
+    servers: &[2, 5],
+    devices: &["graphene", "suno"],
+    policies: &[PolicyKind::ToAgg, PolicyKind::Twins, PolicyKind::Mlf],
 };
 
 const HELD_OUT: Lists = Lists {
@@ -58,6 +78,17 @@ const TAKEN: usize = 12;
 /// Requests of a process, at least.
 const REQUESTS_MIN: u64 = 32;
 
+/// What scenarios are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To learn from.
+    Learn,
+    /// To choose the best of what was learned.
+    Choose,
+    /// To be asked about what was chosen.
+    Ask,
+}
+
 /// A scenario, and how it accesses files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessRun {
@@ -68,10 +99,14 @@ pub struct AccessRun {
 }
 
 impl AccessRun {
-    /// So many runs of each way to access files, to learn from or to be asked about.
-    pub fn all(each: u32, held_out: bool, seed: u64) -> Vec<AccessRun> {
-        let lists = if held_out { &HELD_OUT } else { &TAUGHT };
-        let mut random = Random::new(seed.wrapping_mul(2).wrapping_add(u64::from(held_out)));
+    /// So many runs of each way to access files.
+    pub fn all(each: u32, purpose: Purpose, seed: u64) -> Vec<AccessRun> {
+        let (lists, salt) = match purpose {
+            Purpose::Learn => (&TAUGHT, 0),
+            Purpose::Ask => (&HELD_OUT, 1),
+            Purpose::Choose => (&CHOSEN_BY, 1 << 40),
+        };
+        let mut random = Random::new(seed.wrapping_mul(2).wrapping_add(salt));
         let mut all = Vec::new();
         for _ in 0..each {
             all.extend(Access::ALL.map(|access| AccessRun::drawn(lists, access, &mut random)));
@@ -126,6 +161,21 @@ impl AccessRun {
         AccessRun { scenario, access }
     }
 
+    /// What it is like: what it does, by whom and where, in words.
+    pub fn traits(&self) -> Vec<(&'static str, String)> {
+        let (scenario, app) = (&self.scenario, &self.scenario.apps[0]);
+        vec![
+            ("access", self.access.name().to_owned()),
+            ("operation", app.op.to_string()),
+            ("request, KiB", format!("{:>4}", app.request.0 >> 10)),
+            ("processes", format!("{:>4}", app.processes)),
+            ("applications", scenario.apps.len().to_string()),
+            ("I/O nodes", scenario.ionodes.count.to_string()),
+            ("servers", scenario.servers.count.to_string()),
+            ("device", scenario.servers.device.name()),
+        ]
+    }
+
     /// What the I/O nodes saw, from all of the run.
     pub fn run(&self) -> Result<Vec<Lesson>, Failed> {
         let mut watcher = Watcher {
@@ -175,17 +225,29 @@ impl Steering for Watcher {
     }
 }
 
-/// What tells accesses apart, by these lessons: the network, and the tree that is its alternative (thesis 4.3).
-pub fn detectors(lessons: &[Lesson], seed: u64) -> (Network, Tree) {
-    let network = teach(
-        lessons,
-        &Teaching {
-            seed,
-            ..Teaching::default()
-        },
-    );
+/// Networks of which the best is taken, by what choices are made by: they begin with other weights.
+const STARTS: u64 = 8;
+
+/// The network that tells accesses apart.
+pub fn network(
+    lessons: &[Lesson],
+    choosing: &[Lesson],
+    figures: [Figure; 5],
+    seed: u64,
+) -> Detector {
+    let teaching = Teaching {
+        figures,
+        seed,
+        ..Teaching::default()
+    };
+    let best = teach_best(lessons, choosing, &teaching, STARTS);
+    Detector::Network(Box::new(best))
+}
+
+/// The tree that is its alternative (thesis 4.3), pruned by cross-validation.
+pub fn tree(lessons: &[Lesson], figures: [Figure; 5], seed: u64) -> Detector {
     let case = |lesson: &Lesson| Case {
-        values: lesson.features.values().to_vec(),
+        values: figures.map(|figure| lesson.features.value(figure)).to_vec(),
         class: lesson.access as usize,
         costs: Vec::new(),
     };
@@ -194,8 +256,9 @@ pub fn detectors(lessons: &[Lesson], seed: u64) -> (Network, Tree) {
         seed,
         ..Options::default()
     };
-    let (tree, _) = train(Detector::TREE, &Detector::schema(), &cases, &options);
-    (network, tree)
+    let schema = Detector::schema(&figures);
+    let (tree, _) = train(Detector::TREE, &schema, &cases, &options);
+    Detector::of_tree(tree).expect("it asks what it was taught")
 }
 
 /// How often each way (rows) was taken for each (columns).
@@ -213,26 +276,25 @@ mod tests {
 
     #[test]
     fn what_is_asked_about_was_not_learned_from() {
-        let (taught, held_out) = (AccessRun::all(40, false, 1), AccessRun::all(40, true, 1));
-        for run in &held_out {
-            let app = &run.scenario.apps[0];
-            for other in taught.iter().map(|run| &run.scenario) {
-                assert_ne!(other.apps[0].processes, app.processes);
-                assert_ne!(other.apps[0].request, app.request);
-                assert_ne!(other.servers.device, run.scenario.servers.device);
+        let sets = [Purpose::Learn, Purpose::Choose, Purpose::Ask]
+            .map(|purpose| AccessRun::all(40, purpose, 1));
+        for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+            for run in &sets[one] {
+                let app = &run.scenario.apps[0];
+                for other in sets[other].iter().map(|run| &run.scenario) {
+                    assert_ne!(other.apps[0].processes, app.processes);
+                    assert_ne!(other.apps[0].request, app.request);
+                    assert_ne!(other.servers.device, run.scenario.servers.device);
+                }
             }
         }
-        assert!(
-            taught
-                .iter()
-                .chain(&held_out)
-                .all(|run| run.scenario.checked().is_ok())
-        );
+        let mut all = sets.iter().flatten();
+        assert!(all.all(|run| run.scenario.checked().is_ok()));
     }
 
     #[test]
     fn a_run_gives_lessons_of_its_access() {
-        for run in AccessRun::all(1, false, 3) {
+        for run in AccessRun::all(1, Purpose::Learn, 3) {
             let lessons = run.run().expect("it runs");
             assert!(!lessons.is_empty() && lessons.len() <= TAKEN);
             assert!(lessons.iter().all(|lesson| lesson.access == run.access));

@@ -111,6 +111,7 @@ fn announcement(node: u64, arm: Arm, round: u64) -> Announcement {
                 size_min: size,
                 size_mean: size as f64,
                 distance: 1e9,
+                stride: 0.0,
             },
         }),
     };

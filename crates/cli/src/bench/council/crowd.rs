@@ -342,6 +342,7 @@ fn observation(situation: usize, arm: Arm, random: &mut Random) -> Observation {
                 size_min: size,
                 size_mean: size as f64,
                 distance: 0.0,
+                stride: 0.0,
             },
         }),
     }

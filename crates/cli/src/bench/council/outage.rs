@@ -254,6 +254,7 @@ fn announcement(sequence: u64, number: u64, arm: Arm, settled: bool) -> Announce
                     size_min: size,
                     size_mean: size as f64,
                     distance: 0.0,
+                    stride: 0.0,
                 },
             }),
         },

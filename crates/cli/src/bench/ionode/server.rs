@@ -90,6 +90,14 @@ impl Server {
         Ok(server)
     }
 
+    /// Ends it as an administrator would: what it records is whole then.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// What it exports.
     pub fn export(&self) -> &Path {
         &self.export

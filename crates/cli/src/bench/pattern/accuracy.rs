@@ -26,14 +26,14 @@ pub(in crate::bench) struct Study {
     /// Only the runs with so many I/O nodes.
     pub ionodes: u32,
     pub places: usize,
-    repetitions: u64,
+    pub repetitions: u64,
     /// By how much the paper's numbers of processes are multiplied, as a fraction.
-    processes: (u32, u32),
-    published: Settings,
+    pub processes: (u32, u32),
+    pub published: Settings,
     /// What the paper reports: precision from, to; recall from, to.
-    paper: &'static str,
+    pub paper: &'static str,
     /// Precision and recall that ours must have, in percent.
-    least: [f64; 2],
+    pub least: [f64; 2],
 }
 
 pub(in crate::bench) fn studies(effort: Effort) -> Vec<Study> {
@@ -138,7 +138,7 @@ pub fn measure(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
             ("ours", Settings::ours()),
         ] {
             let runs = simulate(study, &settings)?;
-            let (tallies, known) = judge(study, &settings, &runs, orders(effort));
+            let (tallies, known) = judge(study, &settings, &runs, orders(effort), 0);
             if name == "published" {
                 agreements.push(agreement::row(study.name, &settings, &runs));
             }
@@ -150,7 +150,9 @@ pub fn measure(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         }
     }
     bar.finish_and_clear();
-    report.tables.push(("accuracy", table(rows)));
+    report
+        .tables
+        .push(("accuracy", table("Precision and recall, in percent", rows)));
     report
         .tables
         .push(("agreement", agreement::table(agreements)));
@@ -279,8 +281,15 @@ pub(in crate::bench) fn distance_max(settings: &Settings, runs: &[Run]) -> [u64;
     greatest
 }
 
-/// Tallies by method and operation, and how many patterns a place knows in the end.
-fn judge(study: &Study, settings: &Settings, runs: &[Run], orders: u64) -> (Tallies, f64) {
+/// Tallies by method and operation, and how many patterns a place knows in the end. The first so many runs are learned from and
+/// do not count.
+pub(super) fn judge(
+    study: &Study,
+    settings: &Settings,
+    runs: &[Run],
+    orders: u64,
+    learned: usize,
+) -> (Tallies, f64) {
     let mut random = Random(2);
     let greatest = distance_max(settings, runs);
     let mut tallies = Tallies::default();
@@ -289,13 +298,15 @@ fn judge(study: &Study, settings: &Settings, runs: &[Run], orders: u64) -> (Tall
         for place in 0..study.places {
             let mut base = KnowledgeBase::new(settings.clone()).with_distance_max(greatest);
             let mut judges = [Judge::new(), Judge::new()];
-            for run in random.shuffled(runs.len()) {
+            for (number, run) in random.shuffled(runs.len()).into_iter().enumerate() {
                 let run = &runs[run];
                 for pattern in &run.places[place] {
                     let decision = base.decide(pattern.clone());
                     for (method, judge) in judges.iter_mut().enumerate() {
                         let verdict = judge.judge(&decision, &run.labels[method]);
-                        tallies[method][pattern.majority().index()].count(verdict);
+                        if number >= learned {
+                            tallies[method][pattern.majority().index()].count(verdict);
+                        }
                     }
                 }
             }
@@ -318,7 +329,7 @@ fn percent(share: Option<f64>) -> Cell {
     Cell::maybe(share.map(|share| 100.0 * share), 1)
 }
 
-fn row(
+pub(super) fn row(
     study: &Study,
     settings: &'static str,
     method: usize,
@@ -343,9 +354,9 @@ fn row(
     ]
 }
 
-fn table(rows: Vec<Vec<Cell>>) -> Table {
+pub(super) fn table(title: &str, rows: Vec<Vec<Cell>>) -> Table {
     Table {
-        title: "Precision and recall, in percent".into(),
+        title: title.to_owned(),
         columns: vec![
             ("seen_from", "seen from"),
             ("settings", "settings"),
@@ -363,7 +374,7 @@ fn table(rows: Vec<Vec<Cell>>) -> Table {
     }
 }
 
-fn bars(study: &Study, of: &[Tally; 2], effort: Effort) -> Vec<Bar> {
+pub(super) fn bars(study: &Study, of: &[Tally; 2], effort: Effort) -> Vec<Bar> {
     let all = together(of);
     let values = [("precision", all.precision()), ("recall", all.recall())];
     let bars = values

@@ -5,7 +5,7 @@
 //! schedulers are the same code on both sides; threads, sockets, the kernel and the machine's two cores are only on one.
 
 use super::rank::{self, Measured};
-use crate::bench::ionode::server::Server;
+use crate::bench::ionode::server::{MSIZE, Server};
 use crate::bench::{Bar, Effort, Report};
 use crate::failure::failure;
 use crate::progress::progress;
@@ -164,7 +164,10 @@ fn live(scenario: &Scenario, below: &Path, rounds: u64) -> anyhow::Result<Measur
 }
 
 /// The node that a scenario describes.
-fn arguments(scenario: &Scenario, below: &Path) -> anyhow::Result<Vec<String>> {
+pub(in crate::bench) fn arguments(
+    scenario: &Scenario,
+    below: &Path,
+) -> anyhow::Result<Vec<String>> {
     let node = &scenario.ionodes;
     let PolicyChoice::Policy(policy) = node.scheduler.policy else {
         return Err(cannot("its node has no policy"));
@@ -197,14 +200,14 @@ fn cannot(why: &str) -> anyhow::Error {
 }
 
 /// What the processes of a scenario do.
-struct Work {
+pub(in crate::bench) struct Work {
     /// By file, its bytes.
     files: Vec<u64>,
     processes: Vec<Vec<Step>>,
 }
 
 impl Work {
-    fn of(scenario: &Scenario) -> anyhow::Result<Work> {
+    pub(in crate::bench) fn of(scenario: &Scenario) -> anyhow::Result<Work> {
         let mut all = Work {
             files: Vec::new(),
             processes: Vec::new(),
@@ -233,7 +236,7 @@ impl Work {
     }
 
     /// Makes the files through a connection. Their places on the device are their order.
-    fn fill(&self, server: &Server) -> anyhow::Result<()> {
+    pub(in crate::bench) fn fill(&self, server: &Server) -> anyhow::Result<()> {
         let (_session, root) = server.connect()?;
         for (number, bytes) in self.files.iter().enumerate() {
             let file = root.create(format!("file{number}"), OpenFlags::RDWR, 0o600)?;
@@ -244,7 +247,7 @@ impl Work {
     }
 
     /// Lets all processes begin at once: how long until the last is done.
-    fn run(&self, server: &Server) -> anyhow::Result<Duration> {
+    pub(in crate::bench) fn run(&self, server: &Server) -> anyhow::Result<Duration> {
         let barrier = Arc::new(Barrier::new(self.processes.len() + 1));
         let mut clients = Vec::new();
         for process in &self.processes {
@@ -276,6 +279,9 @@ impl Work {
     }
 }
 
+/// Bytes of a message besides data, and more.
+const FRAME: u32 = 4096;
+
 /// A process: a connection of its own, and the files that it needs.
 struct Client {
     files: Vec<(u32, File)>,
@@ -284,7 +290,9 @@ struct Client {
 
 impl Client {
     fn new(server: &Server, process: &[Step]) -> anyhow::Result<Client> {
-        let (session, root) = server.connect()?;
+        let longest = process.iter().map(|step| step.len).max().unwrap_or(0);
+        let msize = MSIZE.max(longest as u32 + FRAME);
+        let (session, root) = server.connect_with(msize)?;
         let mut files: Vec<(u32, File)> = Vec::new();
         for step in process {
             if files.iter().all(|(number, _)| *number != step.file) {
