@@ -43,6 +43,8 @@ const EPOCH_SEEDED: u32 = 4;
 const EPOCH_HOPELESS: u32 = 7;
 /// Reads after a change that do not count: what was underway, and what came too late.
 const SETTLING: u32 = 8;
+/// They are the end of a method all the same if they wait so many times as long as with nothing.
+const SETTLING_HOPELESS: f64 = 2.0;
 /// Reads until a method that lost is tried again: an epoch each is 4 %, less with each doubling.
 const RETRY: u64 = 1024;
 /// The same for one that was given up before its epoch was over, the first time: on a device that is hardly faster than the program
@@ -76,6 +78,8 @@ pub struct Governor {
     trial: bool,
     waits: bool,
     settling: u32,
+    /// What the reads waited that did not count.
+    settled: Tally,
     reads: u64,
     /// The longest that a read waited; less with each decision, since it may have been an accident.
     longest_ns: f64,
@@ -89,6 +93,12 @@ struct Tally {
 }
 
 impl Tally {
+    fn add(&mut self, wait_ns: f64) {
+        self.reads += 1;
+        self.wait_ns += wait_ns;
+        self.longest_ns = self.longest_ns.max(wait_ns);
+    }
+
     /// Whether these reads waited for a share of the time that is worth the trouble. The longest one does not count: it may
     /// have been interrupted.
     fn waits(&self, think_ns: f64) -> bool {
@@ -132,6 +142,7 @@ impl Default for Governor {
             trial: false,
             waits: false,
             settling: 0,
+            settled: Tally::default(),
             reads: 0,
             longest_ns: 0.0,
         }
@@ -189,12 +200,10 @@ impl Governor {
         self.longest_ns = self.longest_ns.max(wait_ns);
         if self.settling > 0 {
             self.settling -= 1;
+            self.settled.add(wait_ns);
             return;
         }
-        let tally = &mut self.tallies[found.unwrap_or(self.method) as usize];
-        tally.reads += 1;
-        tally.wait_ns += wait_ns;
-        tally.longest_ns = tally.longest_ns.max(wait_ns);
+        self.tallies[found.unwrap_or(self.method) as usize].add(wait_ns);
     }
 
     /// Whether an epoch is over, and a decision due.
@@ -203,7 +212,18 @@ impl Governor {
         let told = tally.reads < EPOCH
             || tally.reads >= EPOCH_MAX
             || tally.wait_ns >= STALLS * self.longest_ns;
-        tally.reads >= self.epoch() && told || self.is_hopeless()
+        tally.reads >= self.epoch() && told || self.is_hopeless() || self.began_hopeless()
+    }
+
+    /// Whether the reads after the change to the method in force, which do not count else, say enough: what is so much worse
+    /// than nothing at the beginning does not become the best.
+    fn began_hopeless(&self) -> bool {
+        let nothing = self.costs[Method::Nothing as usize];
+        let limit = |cost: f64| SETTLING_HOPELESS * f64::from(SETTLING) * cost.max(COST_MIN);
+        let waited = self.settled.rest_ns();
+        self.settling > 0
+            && self.method != Method::Nothing
+            && nothing.is_some_and(|cost| waited > limit(cost))
     }
 
     /// Whether the method in force cannot become the best of its epoch any more, or not likely so: it has already waited for
@@ -235,7 +255,10 @@ impl Governor {
             self.waits = self.tallies[Method::Nothing as usize].waits(think_ns)
                 || known.is_some_and(|cost| is_worth(cost, think_ns));
         }
-        let was_hopeless = self.is_hopeless();
+        let was_hopeless = self.is_hopeless() || self.began_hopeless();
+        if self.began_hopeless() {
+            self.tallies[self.method as usize] = self.settled;
+        }
         self.fold();
         self.longest_ns /= 2.0;
         self.seeded = false;
@@ -349,6 +372,7 @@ impl Governor {
         self.method = method;
         self.seeded = false;
         self.settling = SETTLING;
+        self.settled = Tally::default();
         self.tallies[method as usize] = Tally::default();
     }
 }
@@ -409,6 +433,24 @@ mod tests {
         let mut governor = Governor::default();
         let had = reads(&mut governor, 200, SIEVING, [1e6, 0.0, 0.0, 2e7]);
         assert!((1..=SETTLING + 4).contains(&had[3]), "{had:?}");
+    }
+
+    #[test]
+    fn what_is_ruinous_from_its_beginning_is_stopped_before_it_counts() {
+        let mut governor = Governor::seeded([Some(1e6), None, None, Some(1e5)]);
+        let had = reads(&mut governor, 200, ALL, [1e6, 6e6, 0.0, 1e5]);
+        assert!((2..SETTLING).contains(&had[1]), "{had:?}");
+        assert!(had[3] > 180, "{had:?}");
+    }
+
+    #[test]
+    fn one_long_wait_at_the_beginning_is_no_reason_to_stop() {
+        let mut governor = Governor::seeded([Some(1e6), None, None, None]);
+        reads(&mut governor, EPOCH_SEEDED, SIEVING, [1e6; 4]);
+        assert_eq!(governor.method(), Method::Sieving);
+        governor.read(None, 1e9);
+        let had = reads(&mut governor, 1_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
+        assert!(had[3] > 900, "{had:?}");
     }
 
     #[test]
