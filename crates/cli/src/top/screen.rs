@@ -549,7 +549,7 @@ mod tests {
             "1 node, 1 gone",
             "io1",
             "TWINS:0.5ms",
-            "8.6 MiB/s",
+            "8.58 MiB/s",
             "▁",
             "█",
             "1.5 ms",
