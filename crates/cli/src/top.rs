@@ -25,12 +25,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Show in a terminal what a council or an I/O node does now
 ///
-/// Nodes with their policies and the last minutes, situations and what works in them, decisions and why: the same as in the
-/// browser, and the same figures. It comes back by itself when what it shows was away. If stdout is no terminal, it prints once.
+/// Nodes with their policies and the last minutes, situations and what works in them, decisions and why, patterns and what follows
+/// them: the same as in the browser, and the same figures. It comes back by itself when what it shows was away. If stdout is no terminal, it prints once.
 #[derive(clap::Args)]
 #[group(id = "top")]
 #[command(after_help = "\
-Keys: q quits, tab and 1 2 3 choose what is shown, arrows (or j and k) a row,
+Keys: q quits, tab and 1 2 3 4 choose what is shown, arrows (or j and k) a row,
 enter unfolds it, ? explains.
 
 Examples:

@@ -116,6 +116,29 @@ fn a_debugger_inside() {
         "in",
     ];
     assert!(place.seen(&[&RUN[..], &gdb].concat()) >= SIZE);
+    let stops = [
+        "gdb",
+        "-batch",
+        "-ex",
+        "break printf",
+        "-ex",
+        "run",
+        "-ex",
+        "backtrace",
+        "-ex",
+        "continue",
+        "--args",
+        "./reader",
+        "in",
+    ];
+    let words = [&RUN[..], &stops].concat();
+    assert!(place.seen(&words) >= SIZE);
+    let out = place.run(&words).stdout;
+    let out = String::from_utf8_lossy(&out);
+    assert!(
+        out.contains("Breakpoint 1, ") && out.contains("in main ("),
+        "{out}"
+    );
 }
 
 #[test]

@@ -385,7 +385,8 @@ fn what_was_decided_is_explained() {
 fn a_node_alone_learns_keeps_it_and_obeys_who_names_a_policy() {
     let dir = TempDir::new("adaptive-alone");
     let dir = Path::new(dir.path());
-    let learned = dir.join("learned.redb");
+    // Nobody has made the directory.
+    let learned = dir.join("new/place/learned.redb");
     let learned = learned.to_str().expect("UTF-8");
     let arguments = ["--learned", learned, "--arms", "NOOP,SJF,TWINS:0.25ms"];
     let mut node = node(dir, "node.sock", &arguments);

@@ -52,7 +52,7 @@ const DARSHAN: &str =
 const CHECKOUT: &str = r#"
 ln -s $REPO/crates crates
 mkdir target && ln -s $LIBRARIES target/release
-printf '#include <agios.h>\nint main(void) { return agios_last_error() == 0; }\n' > service.c
+awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' $REPO/docs/guide-developer.md > service.c
 awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' $REPO/docs/predict-api.md > middleware.c
 export LD_LIBRARY_PATH=$PWD/target/release
 "#;
@@ -87,8 +87,8 @@ macro_rules! pages {
 pages! {
     the_readme: "README.md", [""];
     contributing: "CONTRIBUTING.md", [""];
-    installing: "docs/install.md", [APP];
-    the_guide_for_users: "docs/guide-user.md", [APP];
+    installing: "docs/install.md", [""];
+    the_guide_for_users: "docs/guide-user.md", [""];
     the_guide_for_administrators: "docs/guide-admin.md", [APP];
     the_guide_for_developers: "docs/guide-developer.md", [APP, CHECKOUT];
     the_guide_for_researchers: "docs/guide-researcher.md", [APP];
@@ -366,11 +366,22 @@ fn every_link_leads_to_a_file_and_every_page_is_in_the_book() {
             .skip(1)
             .filter_map(|rest| rest.split(')').next())
         {
-            let file = link.split('#').next().unwrap();
-            if file.is_empty() || file.contains("://") || file.contains(' ') {
+            if link.contains("://") || link.contains(' ') {
                 continue;
             }
-            assert!(path.with_file_name(file).exists(), "{name}: {link}");
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => path.with_file_name(file),
+            };
+            assert!(target.exists(), "{name}: {link}");
+            let is_in_book = !name.starts_with("docs/") || !file.starts_with("..");
+            assert!(is_in_book, "{name}: {link} leads out of the book");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&target).unwrap();
+                let is_there = anchors(&text).contains(&anchor.to_owned());
+                assert!(is_there, "{name}: {link}: no such heading");
+            }
         }
         let page = name
             .strip_prefix("docs/")
@@ -378,6 +389,39 @@ fn every_link_leads_to_a_file_and_every_page_is_in_the_book() {
         let listed = page.is_none_or(|page| summary.contains(&format!("({page})")));
         assert!(listed, "{name} is not in docs/SUMMARY.md");
     }
+}
+
+/// What headings are called in links: small letters, digits, and hyphens for spaces.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter_map(|line| {
+        let rest = line.trim_start_matches('#');
+        (rest.len() < line.len()).then(|| rest.strip_prefix(' '))?
+    });
+    let anchor = |heading: &str| {
+        let letters = heading.trim().to_lowercase();
+        let letters = letters.chars().map(|c| if c == ' ' { '-' } else { c });
+        letters
+            .filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
+            .collect()
+    };
+    let mut names: Vec<String> = Vec::new();
+    for name in headings.map(anchor) {
+        let name: String = name;
+        // The second of a name has a number.
+        let again = (1..).map(|n| format!("{name}-{n}"));
+        let mut free = [name.clone()].into_iter().chain(again);
+        names.extend(free.find(|name| !names.contains(name)));
+    }
+    names
+}
+
+#[test]
+fn headings_have_the_names_that_links_use() {
+    let text = "# Reports: `presagio report`\n#no heading\n## What is seen, when?\n";
+    assert_eq!(
+        anchors(text),
+        ["reports-presagio-report", "what-is-seen-when"]
+    );
 }
 
 #[test]

@@ -387,6 +387,30 @@ fn what_is_no_input_is_explained() {
         "{}",
         said.err
     );
+    let said = presagio(&["report", &trace, "--json", "-o", "-"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
+    assert!(
+        said.err.contains("both mean the standard output"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn a_summary_tells_a_terminal_nothing() {
+    let place = Place::new();
+    let summary = place.text("run.json");
+    let path = "/nowhere/\u{1b}[2J\u{202e}x\n.ptrace";
+    let text = serde_json::json!({ "totals": {}, "prefetch": {}, "trace": { "path": path } });
+    fs::write(&summary, text.to_string()).unwrap();
+    let said = presagio_ok(&["report", &summary, "--json"]);
+    assert!(
+        said.err
+            .contains(r"/nowhere/\u{1b}[2J\u{202e}x\n.ptrace is not there"),
+        "{}",
+        said.err
+    );
+    assert!(!said.err.contains('\u{1b}'));
 }
 
 #[test]
@@ -567,6 +591,11 @@ fn the_bench_measures_time_memory_and_the_page() {
 
 /// Opens pages in Debian's chromium, with Playwright.
 fn in_a_browser(page: &str, figures: &Value, place: &Place, charts: &str) {
+    in_a_browser_with(page, figures, place, charts, &[]);
+}
+
+/// The same, and these texts have to be found.
+fn in_a_browser_with(page: &str, figures: &Value, place: &Place, charts: &str, texts: &[&str]) {
     let browser = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
     assert!(
         browser.join("node_modules/playwright-core").is_dir()
@@ -575,9 +604,11 @@ fn in_a_browser(page: &str, figures: &Value, place: &Place, charts: &str) {
     );
     let json = place.text("figures.json");
     fs::write(&json, figures.to_string()).unwrap();
+    let wanted = place.text("texts.json");
+    fs::write(&wanted, serde_json::to_string(texts).unwrap()).unwrap();
     let ran = Command::new("node")
         .arg(browser.join("report.mjs"))
-        .args([page, &json, charts])
+        .args([page, &json, charts, &wanted])
         .output();
     let ran = ran.expect("node is needed: apt-get install nodejs");
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -616,8 +647,65 @@ fn a_page_with_hostile_names_opens_and_runs_nothing_of_them() {
 #[test]
 fn a_page_of_several_runs_opens_and_compares_them() {
     let place = Place::new();
-    let traces = ["a.ptrace", "b.ptrace"].map(|name| place.trace(name, &phases()));
+    let traces = [("a.ptrace", phases()), ("b.ptrace", slower())];
+    let traces = traces.map(|(name, records)| place.trace(name, &records));
     let page = place.text("a.html");
     presagio_ok(&["report", &traces[0], &traces[1], "-o", &page]);
-    in_a_browser(&page, &figures(&[&traces[0], &traces[1]]), &place, CHARTS);
+    let charts = format!("run-0,run-1,{CHARTS}");
+    in_a_browser(&page, &figures(&[&traces[0], &traces[1]]), &place, &charts);
+}
+
+/// As [`phases`], with a pause before the last one, and twice the time in each operation.
+fn slower() -> Vec<Record> {
+    let mut records = phases();
+    for record in &mut records {
+        let Record::Event(event) = record else {
+            continue;
+        };
+        event.duration = Nanos(2 * event.duration.0);
+        if event.time >= Nanos(90_000_000) {
+            event.time += Nanos(40_000_000);
+        }
+    }
+    records
+}
+
+#[test]
+fn a_page_of_a_real_run_opens_with_its_lines_of_source_and_what_was_loaded() {
+    let place = Place::new();
+    let (program, data) = reader(&place);
+    let (summary, trace) = (place.text("run.json"), place.text("run.ptrace"));
+    let recorded = [
+        "run",
+        "--no-model",
+        "--quiet",
+        "--json",
+        &summary,
+        "--trace",
+        &trace,
+    ];
+    presagio_ok(&[&recorded[..], &["--", &program, &data]].concat());
+    let mut json: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+    // Whether something is loaded depends on the machine: on what it has in memory, and how fast its disk is.
+    let decided = format!(
+        "{data}: exact loads: reads do not move together; a read waits 2.00 ms with nothing, waits 0.50 ms with exact loads."
+    );
+    let unseen = "reads through a mapping: 3 files were mapped";
+    json["prefetch"]["advised"] = true.into();
+    json["prefetch"]["bytes_useful"] = 600_000.into();
+    json["prefetch"]["bytes_wasted"] = 200_000.into();
+    json["decided"] = vec![decided.clone()].into();
+    json["not_seen"] = vec![unseen].into();
+    fs::write(&summary, json.to_string()).unwrap();
+    let page = place.text("run.html");
+    presagio_ok(&["report", &summary, "-o", &page]);
+    let texts = [
+        decided.as_str(),
+        unseen,
+        "reader.c:7",
+        "read_a_column",
+        "Loading ahead hid 75 % of the time that reads of “data” wait",
+    ];
+    let charts = "activity,lanes,heat,sizes,latencies,sequentiality,loops,prefetch";
+    in_a_browser_with(&page, &figures(&[&summary]), &place, charts, &texts);
 }

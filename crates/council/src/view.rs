@@ -263,15 +263,11 @@ pub fn known(snapshot: &mut Snapshot, tuner: &Tuner, situations: &Situations<Con
     }
     wanted.extend(others.into_iter().map(|(_, context)| (context, None)));
     let shown: BTreeSet<Context> = wanted.iter().map(|(context, _)| *context).collect();
-    snapshot.chain = situations
+    let links = situations
         .links()
         .filter(|(from, to, _)| shown.contains(from) && shown.contains(to))
-        .map(|(from, to, times)| Link {
-            from: from.to_string(),
-            to: to.to_string(),
-            times,
-        })
-        .collect();
+        .map(|(from, to, times)| (from.to_string(), to.to_string(), times));
+    snapshot.chain = Link::all(links);
     // In an order that does not change whenever a node goes from one to the next.
     let tries = |context: &Context| tuner.bandit(context).map_or(0, |bandit| bandit.steps());
     wanted.sort_by_key(|(context, _)| (std::cmp::Reverse(tries(context)), *context));
@@ -342,18 +338,14 @@ pub fn patterns(known: &KnowledgeBase) -> Patterns {
     let chain = shown.iter().flat_map(|from| {
         let successors = known.successors(*from);
         let successors = successors.filter(|(to, _)| shown.contains(to));
-        successors.map(|(to, times)| Link {
-            from: name(*from),
-            to: name(to),
-            times: times.into(),
-        })
+        successors.map(|(to, times)| (name(*from), name(to), u64::from(times)))
     });
     Patterns {
         known: known.len() as u64,
         next: known
             .next()
             .map(|next| (next.id.0.into(), next.probability)),
-        chain: chain.collect(),
+        chain: Link::all(chain),
         list: ids
             .iter()
             .filter_map(|(times, id)| pattern(known, *id, *times))

@@ -6,6 +6,7 @@
 use presagio_page::readable;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// What [`Snapshot::format`] says.
 pub const FORMAT: &str = "presagio-dashboard-1";
@@ -216,6 +217,31 @@ pub struct Link {
     pub to: String,
     /// How often.
     pub times: u64,
+    /// The share of that in all that came after the first, of what is listed.
+    #[serde(default)]
+    pub share: f64,
+}
+
+impl Link {
+    /// What came after what, and how often.
+    pub fn all(links: impl Iterator<Item = (String, String, u64)>) -> Vec<Link> {
+        let mut all: Vec<Link> = links
+            .map(|(from, to, times)| Link {
+                from,
+                to,
+                times,
+                share: 0.0,
+            })
+            .collect();
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for link in &all {
+            *sums.entry(link.from.clone()).or_default() += link.times;
+        }
+        for link in &mut all {
+            link.share = link.times as f64 / sums[&link.from].max(1) as f64;
+        }
+        all
+    }
 }
 
 /// The patterns that are known.
@@ -338,6 +364,17 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_of_what_came_after_the_same() {
+        let link = |from: &str, to: &str, times| (from.to_owned(), to.to_owned(), times);
+        let links = [link("a", "b", 3), link("b", "a", 5), link("a", "a", 1)];
+        let shares: Vec<f64> = Link::all(links.into_iter())
+            .iter()
+            .map(|l| l.share)
+            .collect();
+        assert_eq!(shares, [0.75, 1.0, 0.25]);
+    }
 
     #[test]
     fn the_figures_of_nodes_that_left_do_not_count() {

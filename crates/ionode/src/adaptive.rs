@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -85,6 +85,14 @@ pub enum AdaptiveError {
     /// Not from its store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The directory of its store cannot be made.
+    #[error("what is learned cannot be kept in {}: {error}", path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The system does not let it.
     #[error("what was decided cannot be explained, nor the council be asked: {0}")]
     System(#[from] io::Error),
@@ -182,6 +190,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What is learned may be the first thing that is kept there.
+fn make_directory_of(path: &Path) -> Result<(), AdaptiveError> {
+    let Some(directory) = path.parent() else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(directory).map_err(|error| AdaptiveError::Directory {
+        path: directory.to_owned(),
+        error,
+    })
+}
+
 impl Adaptive {
     /// Opens what was learned before, and the line to the council.
     pub fn new(config: AdaptiveConfig) -> Result<Adaptive, AdaptiveError> {
@@ -191,6 +210,7 @@ impl Adaptive {
         }
         let (mut keeper, mut log, mut kept) = (None, None, Kept::default());
         if let Some(path) = &config.learned {
+            make_directory_of(path)?;
             let (opened, found) = store::open(path)?;
             presagio_council::restore(&mut tuner, &found);
             (keeper, kept) = (Some(opened), found);

@@ -34,7 +34,9 @@ const sum = (list) => list.reduce((a, b) => a + b, 0);
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 // ---------- figures as people read them ----------
-const digits = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)).replace(/\.0+$/, '');
+// As readable.rs writes them: three digits, halves go up, no zeros behind the point that say nothing.
+const rounded = (value, places) => (Math.round(value * 10 ** places) / 10 ** places).toFixed(places);
+const digits = (value) => { const text = rounded(value, value >= 100 ? 0 : value >= 10 ? 1 : 2); return text.includes('.') ? text.replace(/\.?0+$/, '') : text; };
 function bytes(value) {
   const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
   let unit = 0, v = Math.abs(value);
@@ -42,7 +44,6 @@ function bytes(value) {
   return (value < 0 ? '−' : '') + (unit === 0 ? String(v) : digits(v)) + '\u00a0' + (unit === 0 && v === 1 ? 'byte' : units[unit]);
 }
 function time(ns) {
-  if (ns === 0) return '0';
   if (ns < 1e3) return digits(ns) + '\u00a0ns';
   if (ns < 1e6) return digits(ns / 1e3) + '\u00a0µs';
   if (ns < 1e9) return digits(ns / 1e6) + '\u00a0ms';
@@ -50,12 +51,12 @@ function time(ns) {
   if (ns < 7200e9) return digits(ns / 60e9) + '\u00a0min';
   return digits(ns / 3600e9) + '\u00a0h';
 }
-const count = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(2)).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
+const count = (value) => (Number.isInteger(value) ? String(value) : rounded(value, 2)).replace(/\B(?=(\d{3})+(?!\d))/g, '\u202f');
 const percent = (share) => {
   const p = share * 100;
-  return (p === 0 || p >= 99.95 || (p >= 9.95 && p < 99) ? p.toFixed(0) : p.toFixed(1)) + '\u00a0%';
+  return (p === 0 || p >= 99.95 || (p >= 9.95 && p < 99) ? rounded(p, 0) : rounded(p, 1)) + '\u00a0%';
 };
-const FORMATS = { bytes, time, count, percent, text: String };
+const FORMATS = { bytes, time, count, percent, value: (v) => v.toFixed(3), text: String };
 const format = (value, kind) => (value === null || value === undefined ? '–' : FORMATS[kind](value));
 
 // ---------- tooltip ----------

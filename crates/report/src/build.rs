@@ -83,6 +83,7 @@ pub fn run(input: Input, names: &mut impl Names) -> Run {
     run.source.summary = input.summary.as_ref().map(|(path, _)| path.clone());
     run.name = readable::name(input.name.as_bytes());
     run.summary = input.summary.map(|(_, value)| value);
+    run.not_seen_count = run.not_seen.len();
     run.findings = findings::of_run(&run);
     run
 }
@@ -112,6 +113,7 @@ fn nothing() -> Run {
         prefetch: None,
         decided: Vec::new(),
         not_seen: Vec::new(),
+        not_seen_count: 0,
         notes: Vec::new(),
         findings: Vec::new(),
         summary: None,
@@ -210,6 +212,7 @@ impl<'a, N: Names> Builder<'a, N> {
             sequentiality: self.sequentiality(),
             loops,
             prediction: self.prediction(),
+            not_seen_count: not_seen.len(),
             not_seen,
             notes: notes.iter().map(|n| readable::name(n.as_bytes())).collect(),
             sites: self.sites,
@@ -327,9 +330,11 @@ impl<'a, N: Names> Builder<'a, N> {
             .lanes
             .iter()
             .filter(|lane| lane.total.operations > 0);
+        let lanes: Vec<Lane> = used.map(|lane| self.lane(lane)).collect();
         Timeline {
             all: activity(&self.of.all),
-            lanes: used.map(|lane| self.lane(lane)).collect(),
+            lane_median_ns: median_time(&lanes),
+            lanes,
         }
     }
 
@@ -811,8 +816,12 @@ fn distribution(of: &'static str, histogram: &Histogram, busy: &[u64]) -> Option
     let used = |at: &usize| histogram.buckets()[*at] > 0;
     let first = (0..Histogram::BUCKETS).find(used).unwrap_or(0);
     let last = (0..Histogram::BUCKETS).rfind(used).unwrap_or(0);
+    let buckets: Vec<_> = buckets.skip(first).take(last - first + 1).collect();
+    let is_of_sizes = busy.is_empty();
     Some(Distribution {
         of,
+        small_share: is_of_sizes.then(|| small_share(&buckets)),
+        tail: if is_of_sizes { None } else { tail(&buckets) },
         count: histogram.count(),
         min,
         median: quantile(0.5),
@@ -820,8 +829,48 @@ fn distribution(of: &'static str, histogram: &Histogram, busy: &[u64]) -> Option
         p99: quantile(0.99),
         max,
         mean: histogram.mean().map_or(0.0, rounded),
-        buckets: buckets.skip(first).take(last - first + 1).collect(),
+        buckets,
     })
+}
+
+/// A bucket of a distribution: from, to, how many, and their time.
+type Bucket = (u64, u64, u64, u64);
+
+fn small_share(buckets: &[Bucket]) -> f64 {
+    let small = buckets.iter().filter(|bucket| bucket.1 < SMALL);
+    let all = buckets.iter().map(|bucket| bucket.2).sum();
+    share(small.map(|bucket| bucket.2).sum(), all)
+}
+
+/// The slowest, if these are few and took most of the time.
+fn tail(buckets: &[Bucket]) -> Option<Tail> {
+    const FEW: f64 = 0.02;
+    const MUCH: f64 = 0.5;
+    const LEAST: u64 = 200;
+    let all: u64 = buckets.iter().map(|bucket| bucket.2).sum();
+    let time: u64 = buckets.iter().map(|bucket| bucket.3).sum();
+    if all < LEAST {
+        return None;
+    }
+    let (mut count, mut busy) = (0, 0);
+    let tails = buckets.iter().rev().map(|bucket| {
+        (count, busy) = (count + bucket.2, busy + bucket.3);
+        Tail {
+            from_ns: bucket.0,
+            count_share: share(count, all),
+            time_share: share(busy, time),
+        }
+    });
+    let mut few = tails.take_while(|tail| tail.count_share <= FEW);
+    few.find(|tail| tail.time_share >= MUCH)
+}
+
+/// The time of the process in the middle.
+fn median_time(lanes: &[Lane]) -> Option<u64> {
+    let own = lanes.iter().filter(|lane| lane.processes == 1);
+    let mut times: Vec<u64> = own.map(|lane| lane.time_ns).collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
 }
 
 fn foresight(judged: &Judged) -> Foresight {
@@ -923,8 +972,45 @@ fn add_summary(run: &mut Run, summary: &Value) {
             useful_share: maybe_share(useful as f64, all),
             read_share: maybe_share(useful as f64, run.totals.bytes_read).map(|s| s.min(1.0)),
             reasons: reasons(&prefetch["by_reason"]),
+            waits: waits(&run.decided),
         }
     });
+}
+
+/// What a run's sentences about its decisions say of the time that reads waited: see `told.rs` of `crates/advise`.
+fn waits(decided: &[String]) -> Vec<Wait> {
+    let mut waits: Vec<Wait> = decided.iter().filter_map(|line| wait(line)).collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.without_ns.saturating_sub(wait.with_ns)));
+    waits
+}
+
+/// `FILE: exact loads: …; a read waits 2.10 ms with nothing, waits 0.60 ms with exact loads. …`
+fn wait(line: &str) -> Option<Wait> {
+    const METHODS: [&str; 3] = ["exact loads", "sieving", "no reading ahead"];
+    let (said, costs) = line.rsplit_once("; a read ")?;
+    let (name, method) = METHODS.into_iter().find_map(|method| {
+        let (name, _) = said.split_once(&format!(": {method}: "))?;
+        Some((name, method))
+    })?;
+    let (with_ns, without_ns) = (measured(costs, method)?, measured(costs, "nothing")?);
+    (without_ns > 0).then(|| Wait {
+        name: name.to_owned(),
+        method,
+        with_ns,
+        without_ns,
+        hidden_share: share(without_ns.saturating_sub(with_ns), without_ns),
+    })
+}
+
+/// What a read waits with a method; what it *would* wait was not measured.
+fn measured(costs: &str, method: &str) -> Option<u64> {
+    let (costs, _) = costs.split_once(". ").unwrap_or((costs, ""));
+    let found = costs.split(", ").find_map(|one| {
+        let (ms, with) = one.strip_prefix("waits ")?.split_once(" ms with ")?;
+        (with.trim_end_matches('.') == method).then_some(ms)
+    });
+    let ms: f64 = found?.parse().ok()?;
+    Some((ms * 1e6).round() as u64)
 }
 
 fn reasons(by_reason: &Value) -> Vec<PrefetchReason> {
@@ -1046,4 +1132,29 @@ fn summary_prediction(value: &Value) -> Option<Prediction> {
         },
         ..Prediction::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_tell_what_reads_waited_for() {
+        let told = [
+            "/d/a: b: sieving: reads cover 60 % of a window that moves forward; a read waits 2.00 ms with nothing, would wait 1.00 ms with exact loads, waits 0.50 ms with sieving. Loaded ahead: 1.0 MiB, of which 0.9 MiB were read.",
+            "/d/c: exact loads: reads do not move together; a read waits 9.00 ms with nothing, waits 0.90 ms with exact loads.",
+            "/d/e: exact loads: reads do not move together; a read waits 9.00 ms with nothing, would wait 0.90 ms with exact loads.",
+            "/d/f: nothing: too few reads to tell.",
+        ];
+        let waits = waits(&told.map(str::to_owned));
+        let waits: Vec<_> = waits
+            .iter()
+            .map(|w| (w.name.as_str(), w.with_ns, w.without_ns, w.hidden_share))
+            .collect();
+        let wanted = [
+            ("/d/c", 900_000, 9_000_000, 0.9),
+            ("/d/a: b", 500_000, 2_000_000, 0.75),
+        ];
+        assert_eq!(waits, wanted);
+    }
 }

@@ -91,6 +91,8 @@ pub struct Run {
     pub decided: Vec<String>,
     /// What this report does not know.
     pub not_seen: Vec<String>,
+    /// How many things that are.
+    pub not_seen_count: usize,
     /// What else one should know.
     pub notes: Vec<String>,
     /// What follows from all of it.
@@ -205,6 +207,8 @@ pub struct Timeline {
     pub all: Activity,
     /// Process by process.
     pub lanes: Vec<Lane>,
+    /// Time in operations of the process in the middle, of those that have a lane of their own.
+    pub lane_median_ns: Option<u64>,
 }
 
 /// Values by bin, from the beginning of the trace.
@@ -407,6 +411,24 @@ pub struct Distribution {
     pub mean: f64,
     /// From, to (both inclusive), how many, and for times their sum.
     pub buckets: Vec<(u64, u64, u64, u64)>,
+    /// Of sizes: the share of those below [`SMALL`].
+    pub small_share: Option<f64>,
+    /// Of times: the few that took most of it, if there are such.
+    pub tail: Option<Tail>,
+}
+
+/// Requests below this are small.
+pub const SMALL: u64 = 32 << 10;
+
+/// A few operations that took half of the time, or more.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Tail {
+    /// They took this long, or longer.
+    pub from_ns: u64,
+    /// Their share of all such operations.
+    pub count_share: f64,
+    /// Their share of the time.
+    pub time_share: f64,
 }
 
 /// One operation.
@@ -599,6 +621,23 @@ pub struct Prefetch {
     pub read_share: Option<f64>,
     /// By reason.
     pub reasons: Vec<PrefetchReason>,
+    /// What reads waited for with what was done and without it, where the run measured both: most was hidden first.
+    pub waits: Vec<Wait>,
+}
+
+/// How long a read of a file waited, on average.
+#[derive(Clone, Debug, Serialize)]
+pub struct Wait {
+    /// The file.
+    pub name: String,
+    /// What was done: `exact loads`, `sieving`, or `no reading ahead`.
+    pub method: &'static str,
+    /// With it.
+    pub with_ns: u64,
+    /// With nothing.
+    pub without_ns: u64,
+    /// The share of the waiting that it took away.
+    pub hidden_share: f64,
 }
 
 /// Loads for one reason.

@@ -3,8 +3,8 @@
 //! A finding says what was observed, never more. Its evidence names the figures by their path in the document of the run
 //! and the chart that shows them, so that a reader is one click away from checking it.
 
-use crate::doc::{Access, Distribution, FileUse, Run, Way};
-use crate::readable::{bytes, counted, percent, span};
+use crate::doc::{Access, Distribution, FileUse, Run, SMALL, Way};
+use crate::readable::{bytes, counted, grouped, percent, span};
 use serde::Serialize;
 
 /// How much a finding matters.
@@ -91,9 +91,9 @@ pub(crate) fn of_run(run: &Run) -> Vec<Finding> {
             &["totals.operations"],
         )];
     }
-    let makers: [fn(&Run) -> Vec<Finding>; 13] = [
-        waits, hot_spots, prefetched, small, scattered, again, tail, metadata, balance, rhythm,
-        foreseen, failures, unseen,
+    let makers: [fn(&Run) -> Vec<Finding>; 14] = [
+        waits, hot_spots, prefetched, hidden, small, scattered, again, tail, metadata, balance,
+        rhythm, foreseen, failures, unseen,
     ];
     let mut all: Vec<Finding> = makers.iter().flat_map(|make| make(run)).collect();
     all.sort_by_key(|finding| finding.weight);
@@ -220,13 +220,10 @@ fn quoted(name: &str) -> String {
 
 /// Many small requests.
 fn small(run: &Run) -> Vec<Finding> {
-    const SMALL: u64 = 32 << 10;
-    const MANY: u64 = 1000;
+    const MANY: f64 = 1000.0;
     let one = |(at, sizes): (usize, &Distribution)| {
-        let below = sizes.buckets.iter().filter(|b| b.1 < SMALL);
-        let count: u64 = below.map(|b| b.2).sum();
-        let share = count as f64 / sizes.count.max(1) as f64;
-        if count < MANY || share < 0.6 {
+        let share = sizes.small_share?;
+        if share * (sizes.count as f64) < MANY || share < 0.6 {
             return None;
         }
         let text = format!(
@@ -237,7 +234,7 @@ fn small(run: &Run) -> Vec<Finding> {
             bytes(sizes.median),
         );
         let path = |key: &str| format!("sizes.{at}.{key}");
-        let figures = [path("count"), path("median"), path("p90"), path("mean")];
+        let figures = ["small_share", "median", "count", "p90", "mean"].map(path);
         let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
         let found = finding("small-requests", Weight::Medium, text, "sizes", &figures);
         Some(found.advise("Larger requests, or a library that collects them (collective buffering, a larger stdio buffer), would need fewer calls."))
@@ -331,49 +328,32 @@ fn again(run: &Run) -> Vec<Finding> {
 
 /// A few operations that take most of the time.
 fn tail(run: &Run) -> Vec<Finding> {
-    const FEW: f64 = 0.02;
-    const MUCH: f64 = 0.5;
-    const LEAST: u64 = 200;
     let one = |(at, times): (usize, &Distribution)| {
-        let all: u64 = times.buckets.iter().map(|b| b.3).sum();
-        let (mut count, mut busy) = (0u64, 0u64);
-        for (from, _, bucket, time) in times.buckets.iter().rev() {
-            (count, busy) = (count + bucket, busy + time);
-            let (few, much) = (
-                count as f64 / times.count as f64,
-                busy as f64 / all.max(1) as f64,
-            );
-            if few > FEW || times.count < LEAST {
-                return None;
-            }
-            if much >= MUCH {
-                let what = match times.of {
-                    "other" => "calls that neither read nor write".to_owned(),
-                    of => format!("{of}s"),
-                };
-                let text = format!(
-                    "{} of the {what}, those of {} and more, took {} of their time; half of all took {} or less.",
-                    percent(few),
-                    span(*from),
-                    percent(much),
-                    span(times.median),
-                );
-                let paths = [
-                    format!("latencies.{at}.median"),
-                    format!("latencies.{at}.p99"),
-                    format!("latencies.{at}.max"),
-                ];
-                let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
-                return Some(finding(
-                    "slow-tail",
-                    Weight::Medium,
-                    text,
-                    "latencies",
-                    &figures,
-                ));
-            }
-        }
-        None
+        let tail = times.tail?;
+        let what = match times.of {
+            "other" => "calls that neither read nor write".to_owned(),
+            of => format!("{of}s"),
+        };
+        let text = format!(
+            "{} of the {what}, those of {} and more, took {} of their time; half of all took {} or less.",
+            percent(tail.count_share),
+            span(tail.from_ns),
+            percent(tail.time_share),
+            span(times.median),
+        );
+        let path = |key: &str| format!("latencies.{at}.{key}");
+        let figures = [
+            "tail.count_share",
+            "tail.from_ns",
+            "tail.time_share",
+            "median",
+            "p99",
+            "max",
+        ]
+        .map(path);
+        let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
+        let weight = Weight::Medium;
+        Some(finding("slow-tail", weight, text, "latencies", &figures))
     };
     run.latencies.iter().enumerate().filter_map(one).collect()
 }
@@ -400,6 +380,7 @@ fn metadata(run: &Run) -> Vec<Finding> {
     let path = |key: &str| format!("totals.actions.{at}.{key}");
     let paths = [
         "totals.other_ns".to_owned(),
+        "totals.time_ns".to_owned(),
         path("operations"),
         path("time_ns"),
         path("time_share"),
@@ -419,33 +400,34 @@ fn balance(run: &Run) -> Vec<Finding> {
         return Vec::new();
     };
     let lanes = timeline.lanes.iter().enumerate();
-    let mut lanes: Vec<(usize, u64)> = lanes
-        .filter(|(_, l)| l.processes == 1)
-        .map(|(at, l)| (at, l.time_ns))
-        .collect();
-    if lanes.len() < 3 {
+    let lanes = lanes.filter(|(_, lane)| lane.processes == 1);
+    let count = lanes.clone().count();
+    let (Some(median), Some((at, most))) = (
+        timeline.lane_median_ns,
+        lanes.max_by_key(|(_, lane)| lane.time_ns),
+    ) else {
+        return Vec::new();
+    };
+    let times = most.time_ns as f64 / median.max(1) as f64;
+    if count < 3 || times < 2.0 {
         return Vec::new();
     }
-    lanes.sort_by_key(|(_, time)| *time);
-    let (median, (at, most)) = (lanes[lanes.len() / 2].1, lanes[lanes.len() - 1]);
-    let times = most as f64 / median.max(1) as f64;
     let path = |key: &str| format!("timeline.lanes.{at}.{key}");
     let paths = [
         path("time_ns"),
+        "timeline.lane_median_ns".to_owned(),
         path("operations"),
         path("bytes_read"),
         path("bytes_written"),
     ];
     let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
-    if times < 2.0 {
-        return Vec::new();
-    }
     let text = format!(
-        "{} spent {} in I/O, {:.1} times as long as the process in the middle of {}.",
-        timeline.lanes[at].label,
-        span(most),
+        "{} spent {} in I/O, {:.1} times as long as the process in the middle of {}, which spent {}.",
+        most.label,
+        span(most.time_ns),
         times,
-        counted(lanes.len() as u64, "process", "processes"),
+        counted(count as u64, "process", "processes"),
+        span(median),
     );
     vec![finding("imbalance", Weight::Medium, text, "timeline", &figures).select(at)]
 }
@@ -495,8 +477,13 @@ fn foreseen(run: &Run) -> Vec<Finding> {
     } else {
         Weight::Low
     };
+    // A run may have begun with the model of an earlier one.
+    let whose = match prediction.from {
+        "trace" => "by a model that knew nothing at first",
+        _ => "as the run itself judged it",
+    };
     let mut text = format!(
-        "{} of {} were foreseen exactly, by a model that knew nothing at first",
+        "{} of {} were foreseen exactly, {whose}",
         percent(right),
         counted(prediction.all.operations, "operation", "operations"),
     );
@@ -562,6 +549,34 @@ fn prefetched(run: &Run) -> Vec<Finding> {
     vec![finding("prefetch", weight, text, "prefetch", &figures)]
 }
 
+/// How much less reads waited than with nothing done, where the run has measured both.
+fn hidden(run: &Run) -> Vec<Finding> {
+    const FILES: usize = 3;
+    const LEAST: f64 = 0.1;
+    let waits = run.prefetch.iter().flat_map(|prefetch| &prefetch.waits);
+    let waits = waits.enumerate().take(FILES);
+    let waits = waits.filter(|(_, wait)| wait.hidden_share >= LEAST);
+    let one = |(at, wait): (usize, &crate::doc::Wait)| {
+        let what = match wait.method {
+            "no reading ahead" => "Not letting the system read ahead",
+            _ => "Loading ahead",
+        };
+        let text = format!(
+            "{what} hid {} of the time that reads of {} wait: {} a read with {}, {} with nothing.",
+            percent(wait.hidden_share),
+            quoted(&wait.name),
+            span(wait.with_ns),
+            wait.method,
+            span(wait.without_ns),
+        );
+        let path = |key: &str| format!("prefetch.waits.{at}.{key}");
+        let figures = ["hidden_share", "with_ns", "without_ns"].map(path);
+        let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
+        finding("hidden", Weight::Good, text, "prefetch", &figures)
+    };
+    waits.map(one).collect()
+}
+
 /// Operations that failed.
 fn failures(run: &Run) -> Vec<Finding> {
     let totals = &run.totals;
@@ -579,7 +594,8 @@ fn failures(run: &Run) -> Vec<Finding> {
     });
     let text = format!(
         "{} of {} operations failed{most}.",
-        totals.failed, totals.operations
+        grouped(totals.failed),
+        grouped(totals.operations)
     );
     let mut figures = vec!["totals.failed", "totals.operations"];
     figures.extend(totals.errors.first().map(|_| "totals.errors.0.times"));
@@ -610,7 +626,7 @@ fn error_name(error: i64) -> String {
 
 /// What nobody saw.
 fn unseen(run: &Run) -> Vec<Finding> {
-    let count = run.not_seen.len() as u64;
+    let count = run.not_seen_count as u64;
     if count == 0 {
         return Vec::new();
     }
@@ -624,7 +640,7 @@ fn unseen(run: &Run) -> Vec<Finding> {
         Weight::Low,
         text,
         "unseen",
-        &["not_seen.length"],
+        &["not_seen_count"],
     )]
 }
 

@@ -9,6 +9,9 @@ use crate::progress::progress;
 use crate::table::{Cell, Table};
 use crate::terminal::prose;
 use anyhow::{Context, ensure};
+use presagio_advise::hints::residency;
+use presagio_core::Range;
+use presagio_page::readable;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io::{self, Write};
@@ -50,12 +53,13 @@ pub fn show(args: &Args, dir: &Path, report: &Path) -> anyhow::Result<()> {
     steps.set_message("making the file");
     make_file(&path, bytes).with_context(|| path.display().to_string())?;
     let mut rows = Vec::new();
+    let mut warm = Warm::Bytes(0);
     for round in 0..args.rounds {
         let mut ran = Vec::new();
         for way in [Way::Plain, Way::Guided] {
             steps.inc(1);
             steps.set_message(way.name());
-            forget(&path)?;
+            warm = warm.and(forget(&path)?);
             ran.push(once(args, &path, way)?);
         }
         ensure!(
@@ -70,13 +74,47 @@ pub fn show(args: &Args, dir: &Path, report: &Path) -> anyhow::Result<()> {
     forget(&path)?;
     let said = once(args, &path, recorded)?.said;
     steps.finish_and_clear();
-    print(args, bytes, rows, &said)
+    print(args, bytes, warm, rows, &said)
 }
 
-/// Puts a file out of the page cache; it is on the disk already.
-fn forget(path: &Path) -> anyhow::Result<()> {
+/// What of the file was in memory when runs began, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Warm {
+    /// So many bytes.
+    Bytes(u64),
+    /// The system does not say.
+    Unknown,
+}
+
+impl Warm {
+    fn and(self, other: Warm) -> Warm {
+        match (self, other) {
+            (Warm::Bytes(a), Warm::Bytes(b)) => Warm::Bytes(a.max(b)),
+            _ => Warm::Unknown,
+        }
+    }
+
+    /// Of a file of so many bytes, as a sentence.
+    fn said(self, bytes: u64) -> String {
+        match self {
+            Warm::Bytes(0) => "Nothing of the file is in memory when it begins.".to_owned(),
+            Warm::Bytes(there) => format!(
+                "The system keeps {} of the file in memory ({}): nothing can be gained for that. Another directory, on a disk, shows more.",
+                readable::percent(there as f64 / bytes.max(1) as f64),
+                readable::bytes(there)
+            ),
+            Warm::Unknown => "The system was asked to put the file out of memory; it does not say whether it did.".to_owned(),
+        }
+    }
+}
+
+/// Puts a file out of the page cache; it is on the disk already. A file system that has no disk (tmpfs) says that it did, and does not:
+/// what is still there is told.
+fn forget(path: &Path) -> anyhow::Result<Warm> {
     let file = File::open(path)?;
-    fadvise(&file, 0, None, Advice::DontNeed).context("the file stays in memory")
+    fadvise(&file, 0, None, Advice::DontNeed).context("the file stays in memory")?;
+    let whole = Range::at(0, file.metadata()?.len());
+    Ok(residency(&file, whole).map_or(Warm::Unknown, Warm::Bytes))
 }
 
 fn once(args: &Args, path: &Path, way: Way) -> anyhow::Result<Ran> {
@@ -135,16 +173,23 @@ fn bar(ratio: f64) -> String {
     "█".repeat(full) + &"░".repeat(WIDTH as usize - full)
 }
 
-fn print(args: &Args, bytes: u64, rows: Vec<Vec<Cell>>, said: &str) -> anyhow::Result<()> {
+fn print(
+    args: &Args,
+    bytes: u64,
+    warm: Warm,
+    rows: Vec<Vec<Cell>>,
+    said: &str,
+) -> anyhow::Result<()> {
     let out = &mut io::stdout().lock();
     let text = format!(
         "A program reads {} pieces of {} KiB on average, about half of a file of {} MiB: onwards with gaps, now and \
-         then one further back; after each it computes for 0.3 ms ({} s in all). Nothing of the file is in memory \
-         when it begins. The same bytes were read in every run.",
+         then one further back; after each it computes for 0.3 ms ({} s in all). {} The same bytes were read in \
+         every run.",
         args.reads,
         args.size >> 10,
         bytes >> 20,
         args.reads as f64 * 0.0003,
+        warm.said(bytes),
     );
     writeln!(out, "{}\n", prose(&text))?;
     let table = Table {
@@ -170,6 +215,29 @@ fn print(args: &Args, bytes: u64, rows: Vec<Vec<Cell>>, said: &str) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stays_in_memory_is_said() {
+        let one_page = Warm::Bytes(4096);
+        assert_eq!(Warm::Bytes(0).and(one_page), one_page);
+        assert_eq!(one_page.and(Warm::Unknown), Warm::Unknown);
+        assert!(Warm::Bytes(0).said(8192).starts_with("Nothing"));
+        assert!(
+            one_page
+                .said(8192)
+                .contains("50 % of the file in memory (4 KiB)")
+        );
+    }
+
+    #[test]
+    fn a_file_without_a_disk_is_not_said_to_be_out_of_memory() {
+        let in_memory = Path::new("/dev/shm");
+        let Ok(file) = tempfile::NamedTempFile::new_in(in_memory) else {
+            return; // a machine without tmpfs
+        };
+        std::fs::write(file.path(), [7; 8192]).unwrap();
+        assert_ne!(forget(file.path()).unwrap(), Warm::Bytes(0));
+    }
 
     #[test]
     fn a_bar_is_never_longer_than_its_frame() {

@@ -1,9 +1,11 @@
 //! What was named on the command line: traces, summaries, and which belong together.
 
 use crate::failure::failure;
+use presagio_report::readable;
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A summary is text that a person could read; what is larger is none.
@@ -95,7 +97,8 @@ fn trace_of(summary: &Path, trace: &Path) -> Option<PathBuf> {
         eprintln!(
             "presagio: {}: its trace {} is not there; the report is of the summary alone",
             summary.display(),
-            trace.display()
+            // The name comes from whoever wrote the summary.
+            readable::name(trace.as_os_str().as_bytes())
         );
     }
     found

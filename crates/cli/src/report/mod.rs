@@ -71,6 +71,13 @@ fn layer(name: &str) -> Result<Layer, String> {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.json && args.output.as_deref() == Some(Path::new("-")) {
+        return Err(failure(
+            "cannot print the figures and the page",
+            "--json and --output - both mean the standard output",
+            "name a file for the page with --output, or leave one of both out",
+        ));
+    }
     let found = inputs::find(&args.inputs)?;
     let mut is_whole = true;
     let mut runs = Vec::new();

@@ -20,16 +20,18 @@ pub enum Tab {
     Nodes,
     Situations,
     Decisions,
+    Patterns,
 }
 
 impl Tab {
-    pub const ALL: [Tab; 3] = [Tab::Nodes, Tab::Situations, Tab::Decisions];
+    pub const ALL: [Tab; 4] = [Tab::Nodes, Tab::Situations, Tab::Decisions, Tab::Patterns];
 
     pub fn name(self) -> &'static str {
         match self {
             Tab::Nodes => "Nodes",
             Tab::Situations => "Situations",
             Tab::Decisions => "Decisions",
+            Tab::Patterns => "Patterns",
         }
     }
 }
@@ -43,7 +45,7 @@ pub struct View {
     pub trouble: Option<String>,
     pub tab: Tab,
     /// The row that is chosen, of each tab.
-    chosen: [usize; 3],
+    chosen: [usize; Tab::ALL.len()],
     /// Whether what there is to say about it has the whole screen, and from which line on.
     pub unfolded: bool,
     pub scrolled: u16,
@@ -64,7 +66,9 @@ impl View {
 
     /// A decision that is chosen stays so when newer ones come above it.
     fn follow(&mut self, next: &Snapshot) {
-        let before = self.snapshot.as_ref().map(|it| &it.decisions);
+        // A service that was started anew numbers from the beginning.
+        let before = self.snapshot.as_ref().filter(|it| it.life == next.life);
+        let before = before.map(|it| &it.decisions);
         let chosen = &mut self.chosen[Tab::Decisions as usize];
         let id = before.and_then(|list| list.get(*chosen)).map(|it| it.id);
         // At the top one stays at the top.
@@ -80,6 +84,7 @@ impl View {
             Tab::Nodes => it.nodes.len(),
             Tab::Situations => it.contexts.len(),
             Tab::Decisions => it.decisions.len(),
+            Tab::Patterns => it.patterns.as_ref().map_or(0, |it| it.list.len()),
         })
     }
 
@@ -100,7 +105,7 @@ impl View {
             KeyCode::Esc => return Press::Quit,
             KeyCode::Tab | KeyCode::Right => self.turn(1),
             KeyCode::BackTab | KeyCode::Left => self.turn(Tab::ALL.len() - 1),
-            KeyCode::Char(digit @ '1'..='3') => self.go(Tab::ALL[digit as usize - '1' as usize]),
+            KeyCode::Char(digit @ '1'..='4') => self.go(Tab::ALL[digit as usize - '1' as usize]),
             KeyCode::Enter => (self.unfolded, self.scrolled) = (!self.unfolded, 0),
             KeyCode::Down | KeyCode::Char('j') => self.step(1),
             KeyCode::Up | KeyCode::Char('k') => self.step(-1),
@@ -169,7 +174,8 @@ mod tests {
         press(&mut view, KeyCode::Home);
         assert_eq!(view.chosen(), Some(0));
         press(&mut view, KeyCode::BackTab);
-        assert_eq!(view.tab, Tab::Decisions);
+        assert_eq!(view.tab, Tab::Patterns);
+        assert_eq!(view.chosen(), None, "no patterns are known");
         press(&mut view, KeyCode::Char('?'));
         assert!(view.helps);
         press(&mut view, KeyCode::Char('x'));
@@ -197,6 +203,14 @@ mod tests {
             (Some(3), Some("away"))
         );
         view.hear(Ok(snapshot(&[7])));
-        assert_eq!((view.chosen(), view.trouble), (Some(0), None));
+        assert_eq!((view.chosen(), view.trouble.take()), (Some(0), None));
+        view.hear(Ok(snapshot(&[9, 8, 7])));
+        press(&mut view, KeyCode::Down);
+        let anew = Snapshot {
+            life: "another".to_owned(),
+            ..snapshot(&[10, 9, 8, 7])
+        };
+        view.hear(Ok(anew));
+        assert_eq!(view.chosen(), Some(1), "its 8 is not the 8 of before");
     }
 }

@@ -3,7 +3,9 @@
 use crate::table::{Cell, Table};
 use crate::terminal::counted;
 use presagio_core::Nanos;
-use presagio_dashboard::{Context, Decision, Node, NodeState, Sample, Snapshot};
+use presagio_dashboard::{
+    Context, Decision, Link, Node, NodeState, Pattern, Patterns, Sample, Snapshot,
+};
 use presagio_page::readable;
 use std::io::{self, Write};
 
@@ -14,7 +16,13 @@ const DECISIONS: usize = 10;
 pub fn print(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", headline(snapshot))?;
     writeln!(out, "{}", totals(snapshot))?;
-    for table in [nodes(snapshot), situations(snapshot), decisions(snapshot)] {
+    let tables = [
+        nodes(snapshot),
+        situations(snapshot),
+        patterns(snapshot),
+        decisions(snapshot),
+    ];
+    for table in tables {
         if !table.rows.is_empty() {
             writeln!(out)?;
             table.write(out)?;
@@ -71,7 +79,7 @@ pub fn totals(snapshot: &Snapshot) -> String {
 }
 
 pub fn rate(bytes_per_s: f64) -> String {
-    format!("{}/s", readable::bytes(bytes_per_s as u64))
+    format!("{}/s", readable::bytes(bytes_per_s.round() as u64))
 }
 
 /// What is in force, as TWINS:0.5ms.
@@ -163,6 +171,54 @@ fn best(context: &Context) -> String {
     best.map_or_else(|| "-".to_owned(), |arm| arm.arm.clone())
 }
 
+fn patterns(snapshot: &Snapshot) -> Table {
+    let none = Patterns::default();
+    let known = snapshot.patterns.as_ref().unwrap_or(&none);
+    let row = |it: &Pattern| {
+        let mut after = followers(&known.chain, &pattern_name(it)).into_iter();
+        vec![
+            Cell::Text(pattern_name(it)),
+            Cell::Count(it.times),
+            Cell::Count(it.requests),
+            Cell::Text(shape(it)),
+            after.next().map_or(Cell::Missing, Cell::Text),
+        ]
+    };
+    Table {
+        title: format!("Patterns: {} known", known.known),
+        columns: vec![
+            ("pattern", "pattern"),
+            ("times", "times"),
+            ("requests", "requests"),
+            ("shape", "shape"),
+            ("next", "most often followed by"),
+        ],
+        rows: known.list.iter().map(row).collect(),
+    }
+}
+
+/// What a pattern is called in chains.
+pub fn pattern_name(pattern: &Pattern) -> String {
+    format!("pattern {}", pattern.id)
+}
+
+/// What came after something, the most frequent first: `75 % pattern 3 (12 times)`.
+pub fn followers(chain: &[Link], from: &str) -> Vec<String> {
+    let mut links: Vec<&Link> = chain.iter().filter(|link| link.from == from).collect();
+    links.sort_by_key(|link| std::cmp::Reverse(link.times));
+    let words = |link: &&Link| {
+        let times = counted(link.times, "time");
+        format!("{} {} ({times})", readable::percent(link.share), link.to)
+    };
+    links.iter().map(words).collect()
+}
+
+/// A pattern's requests over its period.
+pub fn shape(pattern: &Pattern) -> String {
+    let bar = |height: &f64| BARS[((height.clamp(0.0, 1.0) * 7.0).round() as usize).min(7)];
+    pattern.shape.iter().map(bar).collect()
+}
+
 fn decisions(snapshot: &Snapshot) -> Table {
     let row = |it: &Decision| {
         vec![
@@ -203,9 +259,10 @@ pub fn change(decision: &Decision) -> String {
     }
 }
 
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 /// The last samples as bars, the newest to the right; as many as fit into so many columns.
 pub fn sparkline(samples: &[Sample], columns: usize, get: impl Fn(&Sample) -> f64) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &samples[samples.len().saturating_sub(columns)..];
     let greatest = shown.iter().map(&get).fold(0.0, f64::max);
     let bar = |sample: &Sample| match greatest > 0.0 {
@@ -240,13 +297,20 @@ mod tests {
             nodes: vec![Node::default()],
             contexts: vec![Context::default()],
             decisions: vec![Decision::default()],
+            patterns: Some(Patterns {
+                known: 2,
+                list: vec![Pattern::default()],
+                ..Patterns::default()
+            }),
             ..Snapshot::default()
         };
         print(&snapshot, &mut out).unwrap();
         print(&Snapshot::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(
-            text.contains("I/O nodes") && text.contains("Situations"),
+            text.contains("I/O nodes")
+                && text.contains("Situations")
+                && text.contains("Patterns: 2 known"),
             "{text}"
         );
     }

@@ -3,8 +3,10 @@
 //! It fits into 80 columns and 24 lines; with more, more is shown. Colours are the terminal's own sixteen, so that its theme holds.
 
 use super::keys::{Tab, View};
-use super::plain::{ago, arm, by, change, headline, rate, sparkline, totals};
-use presagio_dashboard::{Arm, Context, Decision, Node, NodeState, Snapshot};
+use super::plain::{
+    ago, arm, by, change, followers, headline, pattern_name, rate, shape, sparkline, totals,
+};
+use presagio_dashboard::{Arm, Context, Decision, Node, NodeState, Pattern, Patterns, Snapshot};
 use presagio_page::readable;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -76,6 +78,7 @@ fn tab_line(view: &View) -> Line<'static> {
         Tab::Nodes => snapshot.map(|it| it.nodes.len()),
         Tab::Situations => snapshot.map(|it| it.contexts.len()),
         Tab::Decisions => snapshot.map(|it| it.decisions.len()),
+        Tab::Patterns => snapshot.and_then(|it| Some(it.patterns.as_ref()?.known as usize)),
     };
     let spans = Tab::ALL.into_iter().enumerate().flat_map(|(number, tab)| {
         let style = match tab == view.tab {
@@ -91,7 +94,7 @@ fn tab_line(view: &View) -> Line<'static> {
 
 fn key_line() -> Line<'static> {
     Line::styled(
-        " q quit   tab, 1-3 lists   ↑↓ rows   enter unfold   ? help",
+        " q quit   tab, 1-4 lists   ↑↓ rows   enter unfold   ? help",
         QUIET,
     )
 }
@@ -129,6 +132,7 @@ fn draw_body(frame: &mut Frame<'_>, view: &View, snapshot: &Snapshot, area: Rect
         Tab::Nodes => nodes(snapshot, list.width),
         Tab::Situations => situations(snapshot),
         Tab::Decisions => decisions(snapshot),
+        Tab::Patterns => patterns(snapshot),
     };
     let dims = view.trouble.is_some();
     let table = table.row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
@@ -254,6 +258,36 @@ fn decisions(snapshot: &Snapshot) -> Table<'static> {
     Table::new(snapshot.decisions.iter().map(row), widths).header(header(&names))
 }
 
+fn patterns(snapshot: &Snapshot) -> Table<'static> {
+    let none = Patterns::default();
+    let known = snapshot.patterns.as_ref().unwrap_or(&none);
+    let row = |it: &Pattern| {
+        let mut after = followers(&known.chain, &pattern_name(it)).into_iter();
+        Row::new(vec![
+            Cell::from(pattern_name(it)).style(NAMED),
+            Cell::from(it.times.to_string()),
+            Cell::from(it.requests.to_string()),
+            Cell::from(shape(it)).style(GOOD),
+            Cell::from(after.next().unwrap_or_default()),
+        ])
+    };
+    let widths = [
+        Constraint::Length(12),
+        Constraint::Length(6),
+        Constraint::Length(8),
+        Constraint::Fill(1),
+        Constraint::Length(30),
+    ];
+    let names = [
+        "pattern",
+        "times",
+        "requests",
+        "requests over a period",
+        "most often followed by",
+    ];
+    Table::new(known.list.iter().map(row), widths).header(header(&names))
+}
+
 // ── What there is to say about a row ─────────────────────────────────────────────────────────────────────────────────
 
 fn details(view: &View, snapshot: &Snapshot) -> Vec<Line<'static>> {
@@ -262,6 +296,7 @@ fn details(view: &View, snapshot: &Snapshot) -> Vec<Line<'static>> {
             Tab::Nodes => "No node is here yet.",
             Tab::Situations => "Nothing is known yet, or the policy is given.",
             Tab::Decisions => "Nothing was decided yet, or the policy is given.",
+            Tab::Patterns => "No patterns: none is known yet, or situations are told by counts.",
         };
         return vec![Line::styled(none, QUIET)];
     };
@@ -269,6 +304,10 @@ fn details(view: &View, snapshot: &Snapshot) -> Vec<Line<'static>> {
         Tab::Nodes => of_node(&snapshot.nodes[row], snapshot),
         Tab::Situations => of_situation(&snapshot.contexts[row], snapshot),
         Tab::Decisions => of_decision(&snapshot.decisions[row]),
+        Tab::Patterns => snapshot
+            .patterns
+            .as_ref()
+            .map_or_else(Vec::new, |known| of_pattern(&known.list[row], known)),
     }
 }
 
@@ -326,16 +365,39 @@ fn of_situation(context: &Context, snapshot: &Snapshot) -> Vec<Line<'static>> {
         lines.push(pair("why", format!("{choice}: {why}")));
     }
     lines.extend(arms(&context.arms, context.choice.as_deref()));
-    let followed: Vec<String> = snapshot
-        .chain
-        .iter()
-        .filter(|link| link.from == context.context)
-        .map(|link| format!("{} × {}", link.times, link.to))
-        .collect();
-    if !followed.is_empty() {
-        lines.push(Line::styled("followed by", QUIET));
-        lines.extend(followed.into_iter().map(|it| Line::raw(format!("  {it}"))));
+    lines.extend(followed(followers(&snapshot.chain, &context.context)));
+    lines
+}
+
+/// The chain, from one on.
+fn followed(by: Vec<String>) -> Vec<Line<'static>> {
+    if by.is_empty() {
+        return Vec::new();
     }
+    let title = Line::styled("followed by", QUIET);
+    let rest = by.into_iter().map(|it| Line::raw(format!("  {it}")));
+    [title].into_iter().chain(rest).collect()
+}
+
+fn of_pattern(pattern: &Pattern, known: &Patterns) -> Vec<Line<'static>> {
+    let name = pattern_name(pattern);
+    let mut lines = vec![
+        Line::from(vec![
+            Span::styled(name.clone(), BOLD),
+            Span::raw(format!(
+                "  came {}, {} requests in a period; {} patterns are known",
+                crate::terminal::counted(pattern.times, "time"),
+                pattern.requests,
+                known.known
+            )),
+        ]),
+        pair("shape", shape(pattern)),
+    ];
+    if let Some((id, share)) = known.next {
+        let share = readable::percent(share);
+        lines.push(pair("next", format!("most likely pattern {id} ({share})")));
+    }
+    lines.extend(followed(followers(&known.chain, &name)));
     lines
 }
 
@@ -428,7 +490,7 @@ fn number(value: &serde_json::Value) -> String {
 fn help(frame: &mut Frame<'_>) {
     let lines = [
         "q, ctrl-c     quit",
-        "tab, ← →      the next list; 1 2 3 go there",
+        "tab, ← →      the next list; 1 2 3 4 go there",
         "↑ ↓, j k      a row; page keys, home and end too",
         "enter         unfold what is below, or fold it; arrows scroll",
         "esc           fold, or quit",
@@ -454,7 +516,7 @@ fn help(frame: &mut Frame<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use presagio_dashboard::{Candidate, Sample, Totals};
+    use presagio_dashboard::{Candidate, Link, Sample, Totals};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -519,7 +581,25 @@ mod tests {
             nodes: vec![node("io1", NodeState::Here), node("io2", NodeState::Gone)],
             contexts: vec![context],
             decisions: vec![decision],
+            patterns: Some(patterns()),
             ..Snapshot::default()
+        }
+    }
+
+    fn patterns() -> Patterns {
+        let pattern = |id: u64, shape: &[f64]| Pattern {
+            id,
+            times: 41,
+            requests: 640,
+            shape: shape.to_vec(),
+        };
+        let link = |to: &str, times| ("pattern 7".to_owned(), to.to_owned(), times);
+        let links = [link("pattern 8", 10), link("pattern 7", 30)];
+        Patterns {
+            known: 5,
+            next: Some((8, 0.25)),
+            list: vec![pattern(7, &[0.0, 0.5, 1.0]), pattern(8, &[1.0, 0.0])],
+            chain: Link::all(links.into_iter()),
         }
     }
 
@@ -549,7 +629,7 @@ mod tests {
             "1 node, 1 gone",
             "io1",
             "TWINS:0.5ms",
-            "8.6 MiB/s",
+            "8.58 MiB/s",
             "▁",
             "█",
             "1.5 ms",
@@ -580,6 +660,20 @@ mod tests {
                 decisions.contains(word),
                 "{word} is missing in\n{decisions}"
             );
+        }
+        press(&mut view, KeyCode::Tab);
+        let patterns = drawn(&mut view, 80, 24);
+        for word in [
+            "Patterns (5)",
+            "pattern 7",
+            "41",
+            "640",
+            "▁▅█",
+            "75 % pattern 7 (30 times)",
+            "25 % pattern 8 (10 times)",
+            "most likely pattern 8 (25 %)",
+        ] {
+            assert!(patterns.contains(word), "{word} is missing in\n{patterns}");
         }
     }
 

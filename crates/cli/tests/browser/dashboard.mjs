@@ -8,6 +8,7 @@
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
+import { fault, shown_figures } from './written.mjs';
 
 const [url, plan_path] = process.argv.slice(2);
 const plan = JSON.parse(readFileSync(plan_path, 'utf8'));
@@ -23,25 +24,31 @@ const browser = await chromium.launch({
   timeout: LONG,
 });
 
-/** `told` is what the page is told instead of what the service says. `quiet` is whether the service stays where it is. */
+/** `told` is what the page is told instead of what the service says, again and again. `quiet` is whether the service stays where it is. */
 async function open(width, height, scheme, told) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: 'reduce' });
   const page = await context.newPage();
   page.setDefaultTimeout(LONG);
   page.setDefaultNavigationTimeout(LONG);
-  const state = { page, context, name: `${width} px, ${scheme}${told ? ', told' : ''}`, quiet: true };
+  const state = { page, context, name: `${width} px, ${scheme}${told ? ', told' : ''}`, quiet: true, told };
   page.on('console', (message) => { if (state.quiet && ['error', 'warning'].includes(message.type())) problems.push(`${state.name}: console: ${message.text()}`); });
   page.on('pageerror', (error) => problems.push(`${state.name}: ${error}`));
   page.on('dialog', (dialog) => { problems.push(`${state.name}: a dialog: ${dialog.message()}`); dialog.dismiss(); });
   page.on('request', (request) => { if (!request.url().startsWith(url) && !request.url().startsWith('data:')) problems.push(`${state.name}: fetches ${request.url()}`); });
-  await page.addInitScript(() => {
+  // The page itself notes with which event, and when, it shows another policy.
+  await page.addInitScript((node) => {
     window.__events = 0;
+    window.__shown = [];
+    const note = () => {
+      const policy = [...document.querySelectorAll('[data-node]')].find((it) => it.dataset.node === node)?.querySelector('[data-policy]').textContent;
+      if (policy !== window.__shown.at(-1)?.policy) window.__shown.push({ policy, event: window.__events, at: Date.now() });
+    };
     const Real = window.EventSource;
-    window.EventSource = class extends Real { addEventListener(kind, f) { super.addEventListener(kind, (e) => { window.__events++; f(e); }); } };
-  });
+    window.EventSource = class extends Real { addEventListener(kind, f) { super.addEventListener(kind, (e) => { window.__events++; f(e); note(); }); } };
+  }, plan.node);
   if (told) {
-    const body = `event: snapshot\ndata: ${JSON.stringify(told)}\n\n`;
-    await page.route('**/events', (route) => route.fulfill({ status: 200, contentType: 'text/event-stream', body }));
+    const body = () => `event: snapshot\ndata: ${JSON.stringify(state.told)}\n\n`;
+    await page.route('**/events', (route) => route.fulfill({ status: 200, contentType: 'text/event-stream', body: body() }));
   }
   await page.goto(url);
   await page.waitForSelector('main[data-ready=yes]', { timeout: LONG });
@@ -69,23 +76,37 @@ async function fits({ page, name }) {
   check(!await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), `${name}: the page scrolls sideways`);
 }
 
-/** Each figure on the page is the figure of the snapshot, under the path that it names. */
-async function figures_equal({ page, name }, snapshot) {
-  const lookUp = (path) => path.split('.').reduce((at, key) => (at === null || at === undefined ? at : at[key]), snapshot);
-  const shown = await page.evaluate(() => [...document.querySelectorAll('[data-figure]')].map((node) => ({ path: node.dataset.figure, value: node.dataset.value, text: node.textContent })));
-  check(shown.length >= 10, `${name}: only ${shown.length} figures`);
-  for (const { path, value, text } of shown) {
-    check(JSON.stringify(lookUp(path) ?? null) === value, `${name}: ${path} shows ${value}, not ${JSON.stringify(lookUp(path))}`);
-    check(text.length > 0, `${name}: ${path} shows nothing`);
-  }
+// The unit of a figure, by its place in the snapshot; nothing where a word or a plain number stands.
+const UNITS = [
+  [/bytes_per\w*s$/, 'rate'], [/_ns(_p\d+)?$/, 'time'], [/_ms$/, 'clock'], [/(^|\.)(value|share)$|^patterns\.next\.1$/, 'percent'], [/served_bytes$/, 'bytes'],
+  [/totals\.\w+$|\.(queued|in_flight|tries)$|votes\.\d+\.1$/, 'each'], [/_s$/, 'seconds'], [/(size_mean|distance)$/, 'rounded'],
+];
+const unit = (path) => UNITS.find(([pattern]) => pattern.test(path))?.[1];
+
+/** What a reader sees of each figure is the figure of the snapshot under the path that it names, in the unit that it has. */
+async function figures_equal({ page, name }, snapshot, within = 'body', least = 10) {
+  const shown = await shown_figures(page, within);
+  check(shown.length >= least, `${name}: only ${shown.length} figures`);
+  for (const figure of shown) { const wrong = fault(snapshot, figure, unit); check(!wrong, `${name}: ${wrong}`); }
+  return shown;
+}
+
+/** A snapshot with all there can be: votes and patterns, whatever this service does. */
+function with_everything(snapshot) {
+  const all = structuredClone(snapshot);
+  all.patterns = { known: 1234, next: [7, 0.625], list: [{ id: 7, times: 1500, requests: 9, shape: [0, 1, 0.5] }, { id: 8, times: 1, requests: 12, shape: [1, 0] }], chain: [{ from: 'pattern 7', to: 'pattern 8', times: 5, share: 0.625 }, { from: 'pattern 7', to: 'pattern 7', times: 3, share: 0.375 }] };
+  const candidate = { arm: 'SJF', value: 0.875, tries: 3, barred: false };
+  const told = { id: 1e6, revision: 1e6, at_ms: all.at_ms - 61_000, last_ms: all.at_ms, times: 1200, node: plan.node, by: 'council', context: null, before: 'NOOP', chosen: 'SJF', own: null, explores: false, why: 'by votes', consensus: 'majority', evidence: { requests: 4321, served_bytes: 1572864, busy_s: 0.75 }, candidates: [candidate], votes: [['SJF', 2.4], ['NOOP', 1]] };
+  all.decisions = [told, ...all.decisions];
+  return all;
 }
 
 /** A click on a decision shows its situation, evidence, candidates and why. */
-async function decisions_explain({ page, name }, snapshot) {
+async function decisions_explain({ page, name }, snapshot, above = 0) {
   const number = snapshot.decisions.findIndex((d) => d.candidates.length > 0 && d.context);
   check(number >= 0, `${name}: no decision that can be explained`);
   if (number < 0) return;
-  const row = page.locator('#decisions .rows > li').nth(number);
+  const row = page.locator('#decisions .rows > li').nth(number + above);
   await row.locator('button.row').click();
   const told = await row.locator('.evidence').innerText();
   const decision = snapshot.decisions[number];
@@ -98,7 +119,7 @@ async function decisions_explain({ page, name }, snapshot) {
   check(await page.locator('#situations .evidence table tbody tr').first().isVisible(), `${name}: a situation does not unfold`);
 }
 
-async function hovering_shows_figures({ page, name }) {
+async function hovering_shows_figures({ page, name }, snapshot) {
   for (const chart of ['throughput', 'node-throughput', 'node-latency', 'node-queue']) {
     const target = page.locator(`[data-chart=${chart}]`).first();
     await target.scrollIntoViewIfNeeded();
@@ -111,6 +132,8 @@ async function hovering_shows_figures({ page, name }) {
       if (!is_shown) await page.waitForTimeout(50);
     }
     check(is_shown, `${name}: hovering over ${chart} shows nothing`);
+    // What a chart of all nodes shows are sums; what that of one node shows stands in the snapshot.
+    if (snapshot && chart !== 'throughput') await figures_equal({ page, name: `${name}: the tip of ${chart}` }, snapshot, '#tip', 2);
   }
 }
 
@@ -136,31 +159,68 @@ function made_hostile(snapshot) {
   for (const c of copy.contexts) { c.context = hostile(c.context); c.choice = hostile(c.choice || ''); c.nodes = c.nodes.map(hostile); c.arms.forEach((a) => { a.arm = hostile(a.arm); }); }
   for (const l of copy.chain) { l.from = hostile(l.from); l.to = hostile(l.to); }
   for (const d of copy.decisions) { for (const key of ['node', 'chosen', 'before', 'why', 'context', 'own', 'consensus']) d[key] = hostile(d[key] || ''); d.evidence[hostile('key')] = hostile('value'); d.candidates.forEach((c) => { c.arm = hostile(c.arm); }); d.votes.push([hostile('vote'), 1]); }
-  copy.patterns = { known: 2, next: [7, 0.5], list: [{ id: 7, times: 3, requests: 9, shape: [0, 1, 0.5] }], chain: [{ from: hostile('pattern 7'), to: hostile('pattern 8'), times: 2 }] };
+  copy.patterns = { known: 2, next: [7, 0.5], list: [{ id: 7, times: 3, requests: 9, shape: [0, 1, 0.5] }], chain: [{ from: hostile('pattern 7'), to: hostile('pattern 8'), times: 2, share: 1 }] };
   return copy;
 }
 
 const policy_of = (page) => page.evaluate((node) => [...document.querySelectorAll('[data-node]')].find((it) => it.dataset.node === node)?.querySelector('[data-policy]').textContent, plan.node);
-/** Waits until the page shows something; how many updates that took. */
+/** Waits until the page shows something, and says whether it does. */
 async function until_shown(page, what, is_so) {
-  const begin = await page.evaluate(() => window.__events), at = Date.now();
+  const at = Date.now();
   while (!await is_so()) {
-    if (Date.now() - at > LONG) { check(false, `it is never shown: ${what}`); return Infinity; }
+    if (Date.now() - at > LONG) { check(false, `it is never shown: ${what}`); return false; }
     await page.waitForTimeout(20);
   }
   console.log(`${what}: shown after ${Date.now() - at} ms`);
-  return (await page.evaluate(() => window.__events)) - begin;
+  return true;
 }
 
-/** The page is told once a second at least; a switch is shown with the first or second of these updates. */
+/**
+ * A switch is shown within two seconds, by the page's own clock: from before the order is given to the event that shows it. Or, since a
+ * machine that has too much to do makes everything slow, with the first or second event after it. Every switch of a round has to be; a
+ * round that was held up is repeated a few times.
+ */
 async function a_switch_is_followed({ page, name }) {
-  const updates = [];
-  for (const arm of [...plan.arms, ...plan.arms]) {
-    await please(`order ${arm}`);
-    const shown = arm.replace(/:(.*)ms/, ' $1 ms');
-    updates.push(await until_shown(page, `switch to ${arm}`, async () => await policy_of(page) === shown));
+  const rounds = [];
+  for (let round = 0; round < 6; round++) {
+    const taken = [];
+    for (const arm of plan.arms) taken.push(await one_switch(page, arm));
+    rounds.push(taken);
+    if (taken.every(({ ms, events }) => ms <= 2000 || events <= 2)) break;
   }
-  check(Math.min(...updates) <= 2, `${name}: a switch is shown after ${updates.join(', ')} updates`);
+  console.log(`switches: ${JSON.stringify(rounds)}`);
+  check(rounds.at(-1).every(({ ms, events }) => ms <= 2000 || events <= 2), `${name}: switches are shown late: ${JSON.stringify(rounds)}`);
+}
+async function one_switch(page, arm) {
+  const shown = arm.replace(/:(.*)ms/, ' $1 ms');
+  const before = await page.evaluate(() => window.__shown.length), ordered = Date.now();
+  await please(`order ${arm}`);
+  const given = await page.evaluate(() => window.__events);
+  const found = () => page.evaluate(([before, shown]) => window.__shown.slice(before).find((it) => it.policy === shown) ?? null, [before, shown]);
+  await until_shown(page, `switch to ${arm}`, async () => await policy_of(page) === shown && await found() !== null);
+  const note = await found();
+  return note ? { ms: note.at - ordered, events: Math.max(0, note.event - given) } : { ms: Infinity, events: Infinity };
+}
+
+/** A service that was started anew numbers its decisions from the beginning: what was unfolded of another does not stay so. */
+async function another_life_is_another(snapshot) {
+  const decision = (why) => ({ id: 1, revision: 1, at_ms: snapshot.at_ms, last_ms: snapshot.at_ms, times: 1, node: plan.node, by: 'council', context: null, before: null, chosen: 'SJF', own: null, explores: false, why, consensus: null, evidence: {}, candidates: [], votes: [] });
+  const life = (life, why, takes_orders) => ({ ...structuredClone(snapshot), life, takes_orders, decisions: [decision(why)] });
+  const state = await open(1280, 900, 'light', life('one', 'the first reason', false));
+  state.quiet = false;
+  const row = state.page.locator('#decisions .rows > li').first();
+  await row.locator('button.row').click();
+  check(await row.locator('.evidence').isVisible(), 'a decision does not unfold');
+  check(await state.page.locator('.order').count() === 0, 'orders are offered that nobody takes');
+  state.told = life('two', 'another reason', true);
+  await until_shown(state.page, 'another life', async () => (await row.locator('.text').innerText()).includes('another reason'));
+  check(!await row.locator('.evidence').isVisible(), 'what another life decided is unfolded');
+  await row.locator('button.row').click();
+  check((await row.locator('.evidence').innerText()).includes('another reason'), 'an old reason is unfolded');
+  check(await state.page.locator('.order').count() === snapshot.nodes.length, 'orders that are taken now are not offered');
+  state.told = life('three', 'a third reason', false);
+  await until_shown(state.page, 'no more orders', async () => await state.page.locator('.order').count() === 0);
+  await state.context.close();
 }
 
 async function state_of_node(page) {
@@ -212,12 +272,16 @@ await a_switch_is_followed(wide);
 if (plan.token || !plan.council) { wide.quiet = false; await orders_need_the_token(wide); wide.quiet = true; }
 
 const snapshot = await (await fetch(url + 'snapshot')).json();
+const everything = with_everything(snapshot);
 for (const [width, height, scheme] of [[1280, 900, 'light'], [390, 844, 'dark'], [390, 844, 'light']]) {
-  const told = await open(width, height, scheme, snapshot);
-  await charts_render(told, CHARTS);
-  await figures_equal(told, snapshot);
-  if (plan.learns) await decisions_explain(told, snapshot);
-  await figures_equal(told, snapshot);
+  const told = await open(width, height, scheme, everything);
+  await charts_render(told, [...CHARTS, 'pattern']);
+  await figures_equal(told, everything);
+  if (plan.learns) await decisions_explain(told, snapshot, 1);
+  await told.page.locator('#decisions .rows > li').first().locator('button.row').click();
+  const shown = await figures_equal(told, everything);
+  for (const path of ['decisions.0.votes.1.1', 'decisions.0.candidates.0.value', 'patterns.known', 'patterns.next.1', 'patterns.list.0.times', 'patterns.chain.0.share']) check(shown.some((it) => it.path === path), `${told.name}: ${path} is not shown`);
+  await hovering_shows_figures(told, everything);
   await fits(told);
   await theme_changes(told);
   await told.context.close();
@@ -231,6 +295,7 @@ for (const row of await evil.page.locator('button.row').all()) await row.click()
 await fits(evil);
 await nothing_was_injected(evil);
 await evil.context.close();
+await another_life_is_another(snapshot);
 
 await a_restart_is_survived(wide);
 await fits(wide);

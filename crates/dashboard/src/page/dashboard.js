@@ -16,13 +16,15 @@ const each = (v) => count(Math.round(v));
 const clock = (ms) => new Date(ms).toLocaleTimeString('en-GB');
 const seconds = (s) => time(s * 1e9);
 const window_ = (us) => (us >= 1000 ? digits(us / 1000) + ' ms' : digits(us) + ' µs');
-Object.assign(FORMATS, { rate, each, clock, seconds, window: window_, value: (v) => v.toFixed(3) });
-const lookUp = (path) => path.split('.').reduce((at, key) => (at === null || at === undefined ? at : at[key]), NOW);
+Object.assign(FORMATS, { rate, each, clock, seconds, window: window_, rounded: (v) => bytes(Math.round(v)) });
+const lookUpOne = (path) => path.split('.').reduce((at, key) => (at === null || at === undefined ? at : at[key]), NOW);
+const lookUp = (path) => (path.includes(' + ') ? sum(path.split(' + ').map(lookUpOne)) : lookUpOne(path));
 
-// A figure of the snapshot, with the path under which it stands there.
+// A figure of the snapshot, with the path under which it stands there; or a sum of several.
 function put(node, path, kind) {
   const value = lookUp(path) ?? null;
   set(node, 'data-figure', path);
+  set(node, 'data-kind', kind);
   set(node, 'data-value', JSON.stringify(value));
   text(node, format(value, kind));
   return node;
@@ -84,7 +86,7 @@ function plot(name, height, series) {
   const max = el('span', { class: 'max' });
   const cursor = el('span', { class: 'cursor', hidden: true });
   const box = el('div', { class: 'plotbox', 'data-chart': name }, picture, max, cursor);
-  let shown = { samples: [], from: 0 };
+  let shown = { samples: [], from: 0, at: null };
   const point = (event) => {
     const r = box.getBoundingClientRect();
     const at = shown.from + ((event.clientX - r.left) / r.width) * SPAN_MS;
@@ -92,7 +94,8 @@ function plot(name, height, series) {
     if (!near) return;
     cursor.hidden = false;
     cursor.style.left = clamp((near.at_ms - shown.from) / SPAN_MS * 100, 0, 100) + '%';
-    tip(event, clock(near.at_ms), series.map((s) => [s.name, format(s.get(near), s.kind)]));
+    const value = (s) => (shown.at ? fig(`${shown.at(near)}.${s.key}`, s.kind) : format(s.get(near), s.kind));
+    tip(event, clock(near.at_ms), series.map((s) => [s.name, value(s)]));
   };
   const leave = () => { cursor.hidden = true; hideTip(); };
   box.addEventListener('pointermove', point);
@@ -100,10 +103,10 @@ function plot(name, height, series) {
   box.addEventListener('pointerleave', leave);
   return {
     node: box,
-    draw(samples, now, switches) {
-      const from = now - SPAN_MS;
-      samples = samples.filter((s) => s.at_ms >= from);
-      shown = { samples, from };
+    // `path` is where the snapshot has these samples, if it has them.
+    draw(all, now, switches, path) {
+      const from = now - SPAN_MS, samples = all.filter((s) => s.at_ms >= from);
+      shown = { samples, from, at: path ? (sample) => `${path}.${all.indexOf(sample)}` : null };
       const stacked = series.some((s) => s.on);
       const top = (s) => (sample) => { const v = s.get(sample); return v === null || v === undefined ? v : stacked && s.on ? v + (s.on(sample) || 0) : v; };
       const greatest = nice(Math.max(0, ...series.flatMap((s) => samples.map((it) => top(s)(it) || 0))));
@@ -117,10 +120,10 @@ function plot(name, height, series) {
     },
   };
 }
-const READ = { name: 'Read', c: 'read', kind: 'rate', get: (s) => s.read_bytes_per_s, filled: true };
-const WRITE = { name: 'Written', c: 'write', kind: 'rate', get: (s) => s.write_bytes_per_s, on: (s) => s.read_bytes_per_s, filled: true };
-const TIMES = [{ name: 'In the queue, 99 % below', c: 'queue', kind: 'time', get: (s) => s.queue_ns_p99 }, { name: 'In service, 99 % below', c: 'service', kind: 'time', get: (s) => s.service_ns_p99 }];
-const DEPTHS = [{ name: 'Waiting', c: 'queue', kind: 'each', get: (s) => s.queued, filled: true }, { name: 'At the storage', c: 'flight', kind: 'each', get: (s) => s.in_flight }];
+const READ = { name: 'Read', c: 'read', kind: 'rate', key: 'read_bytes_per_s', get: (s) => s.read_bytes_per_s, filled: true };
+const WRITE = { name: 'Written', c: 'write', kind: 'rate', key: 'write_bytes_per_s', get: (s) => s.write_bytes_per_s, on: (s) => s.read_bytes_per_s, filled: true };
+const TIMES = [{ name: 'In the queue, 99 % below', c: 'queue', kind: 'time', key: 'queue_ns_p99', get: (s) => s.queue_ns_p99 }, { name: 'In service, 99 % below', c: 'service', kind: 'time', key: 'service_ns_p99', get: (s) => s.service_ns_p99 }];
+const DEPTHS = [{ name: 'Waiting', c: 'queue', kind: 'each', key: 'queued', get: (s) => s.queued, filled: true }, { name: 'At the storage', c: 'flight', kind: 'each', key: 'in_flight', get: (s) => s.in_flight }];
 
 // ---------- the frame of the page ----------
 const section = (id, title, how, tools) => {
@@ -227,7 +230,6 @@ function makeNode(node) {
   part.node = el('article', { class: 'node', 'data-node': node.name },
     el('div', { class: 'title' }, part.dot, part.name, part.chip, part.by),
     el('div', { class: 'plots' }, part.plots.map((p, n) => el('div', {}, el('span', { class: 'label' }, names[n]), part.values[n], p.node))), part.where, part.why);
-  if (NOW.takes_orders) part.node.append(orders());
   part.seen = true;
   watch.observe(part.node);
   part.node.shows = part;
@@ -235,8 +237,8 @@ function makeNode(node) {
 }
 const watch = new IntersectionObserver((entries) => { for (const e of entries) { e.target.shows.seen = e.isIntersecting; if (e.isIntersecting && NOW) drawPlots(e.target.shows); } }, { rootMargin: '300px' });
 function drawPlots(part) {
-  const node = NOW.nodes.find((n) => n.name === part.node.dataset.node);
-  if (node) part.plots.forEach((p) => p.draw(node.recent, NOW.at_ms));
+  const index = NOW.nodes.findIndex((n) => n.name === part.node.dataset.node);
+  if (index >= 0) part.plots.forEach((p) => p.draw(NOW.nodes[index].recent, NOW.at_ms, [], `nodes.${index}.recent`));
 }
 function drawNode(part, node, index) {
   const at = `nodes.${index}`;
@@ -255,15 +257,26 @@ function drawNode(part, node, index) {
   part.by.replaceChildren(node.explores && node.state === 'here' ? el('span', { class: 'tag' }, 'trial') : '', ' ', by);
   const now = `${at}.now`;
   if (node.now) {
-    part.values[0].replaceChildren(el('span', {}, rate(node.now.read_bytes_per_s + node.now.write_bytes_per_s)));
+    part.values[0].replaceChildren(fig(`${now}.read_bytes_per_s + ${now}.write_bytes_per_s`, 'rate'));
     part.values[1].replaceChildren(fig(`${now}.queue_ns_p99`, 'time'), el('small', {}, ' + '), fig(`${now}.service_ns_p99`, 'time'));
     part.values[2].replaceChildren(fig(`${now}.queued`, 'each'), el('small', {}, ' + '), fig(`${now}.in_flight`, 'each'));
   } else part.values.forEach((v) => text(v, '–'));
   part.where.replaceChildren(...(node.context ? [letter(node.context), ' ', node.context] : ['Too little arrives to tell the situation.']));
   part.where.hidden = NOW.how.decides === 'given';
   text(part.why, node.why || '');
+  drawOrders(part);
   if (part.seen) drawPlots(part);
 }
+// Whether a service takes orders, and which, may be otherwise when it was started anew.
+function drawOrders(part) {
+  const key = NOW.takes_orders ? JSON.stringify(arms()) : '';
+  if (part.orders_for === key) return;
+  part.orders_for = key;
+  if (part.orders) part.orders.remove();
+  part.orders = NOW.takes_orders ? orders() : null;
+  if (part.orders) part.node.append(part.orders);
+}
+const arms = () => [...NOW.how.arms, NOW.how.decides === 'learned' ? 'adaptive' : 'auto'];
 function drawNodes() {
   const { nodes_here, nodes_gone } = NOW.totals;
   const more = NOW.nodes_left_out ? ` ${NOW.nodes_left_out} more are not shown.` : '';
@@ -277,7 +290,7 @@ function orders() {
   const name = el('input', { class: 'filter', placeholder: 'policy, as TWINS:0.5ms', 'aria-label': 'Policy', list: 'arms' });
   const token = el('input', { class: 'filter', type: 'password', placeholder: 'token', 'aria-label': 'Token', autocomplete: 'off' });
   const said = el('span', { class: 'said', role: 'status' });
-  const choices = el('datalist', { id: 'arms' }, [...NOW.how.arms, NOW.how.decides === 'learned' ? 'adaptive' : 'auto'].map((it) => el('option', { value: it })));
+  const choices = el('datalist', { id: 'arms' }, arms().map((it) => el('option', { value: it })));
   const give = async () => {
     text(said, '…');
     try {
@@ -339,20 +352,18 @@ function armTable(arms, at, chosen, with_rates) {
   };
   return el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, head.map((h, n) => el('th', { class: n > 1 && n < head.length - 1 ? 'num' : null }, h)))), el('tbody', {}, arms.map(line))));
 }
-function matrix(links, name, mark) {
-  const sums = new Map();
-  for (const l of links) sums.set(l.from, (sums.get(l.from) || 0) + l.times);
+function matrix(links, at, name, mark) {
   const names = [...new Set(links.flatMap((l) => [l.from, l.to]))];
   const weight = (n) => links.reduce((all, l) => all + (l.from === n || l.to === n ? l.times : 0), 0);
   const shown = names.sort((a, b) => weight(b) - weight(a)).slice(0, 6);
   const cell = (from, to) => {
-    const l = links.find((it) => it.from === from && it.to === to);
-    const share = l ? l.times / sums.get(from) : 0;
-    const td = el('td', {}, l ? percent(share) : '');
-    if (l) {
+    const number = links.findIndex((it) => it.from === from && it.to === to);
+    const td = el('td', {}, number < 0 ? '' : fig(`${at}.${number}.share`, 'percent'));
+    if (number >= 0) {
+      const { share } = links[number];
       td.style.background = `color-mix(in srgb, var(--accent) ${Math.round(8 + share * 62)}%, var(--card))`;
       if (share > 0.72) td.style.color = 'var(--card)';
-      td.addEventListener('pointermove', (e) => tip(e, `${name(from)} → ${name(to)}`, [['from', from], ['to', to], ['times', count(l.times)], ['of', count(sums.get(from))]]));
+      td.addEventListener('pointermove', (e) => tip(e, `${name(from)} → ${name(to)}`, [['from', from], ['to', to], ['times', fig(`${at}.${number}.times`, 'count')], ['share', fig(`${at}.${number}.share`, 'percent')]]));
       td.addEventListener('pointerleave', hideTip);
     }
     return td;
@@ -372,7 +383,7 @@ function drawSituations() {
   const has_chain = NOW.chain.length > 0;
   klass(knows.grid, has_chain ? 'knows' : 'knows alone');
   knows.chain.hidden = !has_chain;
-  if (has_chain) knows.chain.replaceChildren(el('h3', {}, 'What follows what'), el('p', { class: 'how' }, 'Of the periods in a row’s situation, how many were followed by the column’s.'), matrix(NOW.chain, nameOf, (c) => letter(c)));
+  if (has_chain) knows.chain.replaceChildren(el('h3', {}, 'What follows what'), el('p', { class: 'how' }, 'Of the periods in a row’s situation, how many were followed by the column’s.'), matrix(NOW.chain, 'chain', nameOf, (c) => letter(c)));
   const left = NOW.contexts_left_out;
   text(knows.note, `A bar for each arm: its average as a share of the best. Dark: chosen. Red: barred. Dashed: not tried yet.${left ? ` ${count(left)} more situations are known.` : ''}`);
 }
@@ -381,20 +392,19 @@ function drawSituations() {
 function drawPatterns() {
   patterns.node.hidden = !NOW.patterns;
   if (!NOW.patterns) return;
-  const { known, next, list, chain } = NOW.patterns;
-  text(patterns.note, `${count(known)} are known.${next ? ` Next, most likely: pattern ${next[0]} (${percent(next[1])}).` : ''}`);
-  const shape = (p) => {
+  const { next, list, chain } = NOW.patterns;
+  patterns.note.replaceChildren(fig('patterns.known', 'count'), ' are known.', ...(next ? [' Next, most likely: pattern ', fig('patterns.next.0', 'text'), ' (', fig('patterns.next.1', 'percent'), ').'] : []));
+  const shape = (p, n) => {
     const d = p.shape.map((y, n) => `${n ? 'L' : 'M'}${(n / Math.max(1, p.shape.length - 1) * WIDE).toFixed(1)} ${(34 - y * 32).toFixed(1)}`).join('');
-    return el('div', { 'data-chart': 'pattern' }, el('b', {}, `pattern ${p.id}`), ` × ${count(p.times)}, ${count(p.requests)} requests`, svg('svg', { class: 'line', viewBox: `0 0 ${WIDE} 36`, preserveAspectRatio: 'none', height: 36 }, svg('path', { class: 'edge c-read', d })));
+    return el('div', { 'data-chart': 'pattern' }, el('b', {}, 'pattern ', fig(`patterns.list.${n}.id`, 'text')), ' × ', fig(`patterns.list.${n}.times`, 'count'), ', ', fig(`patterns.list.${n}.requests`, 'count'), ' requests', svg('svg', { class: 'line', viewBox: `0 0 ${WIDE} 36`, preserveAspectRatio: 'none', height: 36 }, svg('path', { class: 'edge c-read', d })));
   };
   const box = el('div', { class: 'shapes' }, list.map(shape));
-  const links = chain.length ? el('div', { class: 'chainbox' }, el('h3', {}, 'What follows what'), matrix(chain, (n) => n, (n) => n.replace('pattern ', ''))) : null;
+  const links = chain.length ? el('div', { class: 'chainbox' }, el('h3', {}, 'What follows what'), matrix(chain, 'patterns.chain', (n) => n, (n) => n.replace('pattern ', ''))) : null;
   patterns.body.replaceChildren(el('div', { class: links ? 'knows' : 'knows alone' }, ...[box, links].filter(Boolean)));
 }
 
 // ---------- decisions ----------
 const EVIDENCE = { period_s: ['Period', 'seconds'], busy_s: ['Busy', 'seconds'], served_bytes: ['Served', 'bytes'], servers: ['Data servers', 'count'], clients: ['Clients', 'count'], processes: ['Processes', 'count'], operation: ['Mostly', 'text'], requests: ['Requests', 'count'], handles: ['Files', 'count'], size_mean: ['Mean size', 'rounded'], distance: ['Mean distance', 'rounded'], in_force: ['In force', 'text'], bytes_per_busy_s: ['Per busy second', 'rate'], learned: ['Taught', 'text'], class: ['Access', 'text'], files: ['Files', 'count'], ratio: ['Sequential to random', 'count'], tree: ['Tree', 'text'] };
-FORMATS.rounded = (v) => bytes(Math.round(v));
 function makeDecision(d) {
   const parts = { at: el('span', { class: 'at' }), who: el('span', { class: 'who' }), what: el('span', { class: 'what' }), text: el('span', { class: 'text' }), more: el('span', { class: 'more' }) };
   return { ...row('decision', 'd' + d.id, drawDecisions, parts.at, parts.who, parts.what, parts.text, parts.more), ...parts };
@@ -419,12 +429,12 @@ function drawDecision(part, d) {
     part.more_of.replaceChildren(...[
       el('h3', {}, 'Situation'), el('p', {}, ...(d.context ? [letter(d.context), ' ', d.context] : ['not known: too little arrived'])),
       el('h3', {}, 'Why'), el('p', {}, el('b', {}, d.chosen), ', ', BY[d.by] || d.by, ': ', d.why),
-      d.times > 1 ? el('p', { class: 'sub' }, `${count(d.times)} times from ${clock(d.at_ms)} to ${clock(d.last_ms)}; what follows is of the last.`) : null,
+      d.times > 1 ? el('p', { class: 'sub' }, fig(`${at}.times`, 'count'), ' times from ', fig(`${at}.at_ms`, 'clock'), ' to ', fig(`${at}.last_ms`, 'clock'), '; what follows is of the last.') : null,
       fields.length ? el('h3', {}, 'What was seen') : null, fields.length ? el('dl', {}, evidence) : null,
       d.candidates.length ? el('h3', {}, 'What there was to choose from') : null,
       d.candidates.length ? armTable(d.candidates, `${at}.candidates`, d.own || d.chosen, false) : null,
       d.votes.length ? el('h3', {}, `Votes, by ${d.consensus}`) : null,
-      d.votes.length ? el('p', {}, d.votes.map(([name, weight]) => `${name} ${count(Math.round(weight))}`).join(' · ')) : null,
+      d.votes.length ? el('p', {}, d.votes.flatMap(([name], n) => [n ? ' · ' : '', name + ' ', fig(`${at}.votes.${n}.1`, 'each')])) : null,
     ].filter(Boolean));
   });
 }
@@ -468,12 +478,18 @@ function heardFrom(event, is_all) {
   try { news = JSON.parse(event.data); } catch { return; }
   heard = Date.now();
   tries = 0;
-  // A service that was started anew numbers from the beginning.
-  NOW = is_all || !NOW || NOW.life !== news.life ? news : join(news);
+  const is_anew = NOW !== null && NOW.life !== news.life;
+  NOW = is_all || !NOW || is_anew ? news : join(news);
+  if (is_anew) forgetDecisions();
   if (away !== null || !$('main').dataset.ready) said('live', 'live');
   away = null;
   $('main').dataset.ready = 'yes';
   draw();
+}
+// A service that was started anew numbers from the beginning: its first decision is not the first one of before.
+function forgetDecisions() {
+  for (const id of open) if (id.startsWith('d')) open.delete(id);
+  keyed(decisions.list, [], (d) => d.id);
 }
 function said(state, what) {
   klass(status.node, `pill ${state}`);

@@ -19,17 +19,19 @@ function kindOf(path) {
 }
 
 // A figure of the document, with the path under which it stands there.
-function fig(path, kind) {
+function fig(path, kind = kindOf(path)) {
   const value = lookUp(path);
-  return el('span', { 'data-figure': path, 'data-value': JSON.stringify(value) }, format(value, kind || kindOf(path)));
+  return el('span', { 'data-figure': path, 'data-kind': kind, 'data-value': JSON.stringify(value) }, format(value, kind));
 }
+// Things with commas between them.
+const listed = (things) => things.flatMap((thing, n) => (n ? [', ', thing] : [thing]));
 const run = (path) => `runs.${AT}.${path}`;
 
 const LABELS = {
   time_share: 'Share of I/O time', duration_ns: 'First to last operation', time_ns: 'I/O time', read_ns: 'Reading', write_ns: 'Writing',
   other_ns: 'Neither', operations: 'Operations', failed: 'Failed', bytes: 'Bytes', bytes_read: 'Bytes read', bytes_written: 'Bytes written',
   reach: 'Used up to', processes: 'Processes', median: 'Median', p90: '90 % below', p99: '99 % below', max: 'Largest', mean: 'Mean',
-  count: 'Requests', consecutive_share: 'Consecutive', onward_share: 'Onward', period_ns: 'Period', confidence: 'Confidence',
+  count: 'Requests', small_share: 'Smaller than 32 KiB', count_share: 'Share of calls', from_ns: 'Those of at least', lane_median_ns: 'Process in the middle', not_seen_count: 'Things not seen', with_ns: 'A read waits', without_ns: 'With nothing', hidden_share: 'Hidden', consecutive_share: 'Consecutive', onward_share: 'Onward', period_ns: 'Period', confidence: 'Confidence',
   elapsed_ns: 'Whole run', files: 'Files', phase_ns: 'Length of a phase', in_phases: 'Time within phases', right_share: 'Foreseen exactly', right: 'Foreseen exactly', hit_ratio: 'Hit ratio',
   bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Useful', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
 };
@@ -238,11 +240,34 @@ function comparison() {
       n > 0 && ratio !== null ? el('span', { class: 'sub' }, ' × ', el('span', { class: better }, fig(`comparison.measures.${i}.ratios.${n}`, 'count'))) : null);
   })));
   const longest = Math.max(...DATA.runs.map((r) => r.totals.duration_ns), 1);
-  const lines = DATA.runs.map((r, n) => !r.timeline ? null : el('div', { class: 'chart', 'data-chart': 'run-' + n }, el('h3', {}, r.name),
-    canvas(`Activity of ${r.name} over time`, 64, (g, w, h) => drawActivity(g, r.timeline.all, 0, longest, 0, w, 0, h - 2, 'bytes'))));
+  const pin = pinned();
+  const lines = DATA.runs.map((r, n) => (r.timeline ? runLine(r, n, longest, pin) : null));
   section('comparison', 'The runs side by side', 'Each run against the first one. Bars below share one scale of time: a shorter run ends earlier.',
     findingList(c.findings, ''),
-    el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, ''), DATA.runs.map((r) => el('th', { class: 'num' }, r.name)))), el('tbody', {}, rows))), ...lines.filter(Boolean));
+    el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, ''), DATA.runs.map((r) => el('th', { class: 'num' }, r.name)))), el('tbody', {}, rows))), ...lines.filter(Boolean), pin);
+}
+
+// What a run did over time, on the scale of the longest.
+function runLine(r, n, longest, pin) {
+  const all = r.timeline.all, most = all.read.length - 1, begin = `runs.${n}.timeline.all`;
+  let on = null;
+  const x = (bin, w) => (bin + .5) * all.bin_ns / longest * w;
+  const node = canvas(`Activity of ${r.name} over time; arrow keys go through it`, 64, (g, w, h) => drawActivity(g, all, 0, longest, 0, w, 0, h - 2, 'bytes'),
+    (g, w, h) => { if (on === null) return; g.strokeStyle = css('--ink'); g.globalAlpha = .55; g.beginPath(); g.moveTo(x(on, w), 0); g.lineTo(x(on, w), h); g.stroke(); g.globalAlpha = 1; });
+  const told = (bin) => [`${r.name}, ${time(bin * all.bin_ns)} to ${time((bin + 1) * all.bin_ns)}`, [['Read', fig(`${begin}.read.${bin}`, 'bytes')], ['Written', fig(`${begin}.written.${bin}`, 'bytes')], ['Operations', fig(`${begin}.operations.${bin}`, 'count')]]];
+  const binAt = (event) => { const box = node.getBoundingClientRect(); return clamp(Math.floor((event.clientX - box.left) / box.width * longest / all.bin_ns), 0, most); };
+  node.addEventListener('pointermove', (event) => { on = binAt(event); node.mark(); tip(event, ...told(on)); });
+  node.addEventListener('pointerleave', () => { on = null; hideTip(); node.mark(); });
+  node.addEventListener('blur', hideTip);
+  node.addEventListener('click', (event) => pin.pin(...told(binAt(event))));
+  node.addEventListener('keydown', (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === 'Enter' && on !== null) return pin.pin(...told(on));
+    if (!step) return;
+    event.preventDefault(); on = clamp((on === null ? -1 : on) + step, 0, most); node.mark();
+    tip(at(node, x(on, node.clientWidth), 30), ...told(on));
+  });
+  return el('div', { class: 'chart', 'data-chart': 'run-' + n }, el('h3', {}, r.name), node);
 }
 
 function drawActivity(g, a, from, to, x0, x1, y0, y1, what) {
@@ -286,7 +311,7 @@ function timeline() {
     bands(g, w, y1); timeAxis(g, x0, w, y1, from, to);
     const peak = drawActivity(g, all, from, to, x0, w, 0, y1, what);
     g.fillStyle = css('--soft'); g.textAlign = 'right'; g.textBaseline = 'top';
-    const label = what === 'bytes' ? bytes(peak / all.bin_ns * 1e9) + '/s' : digits(peak / all.bin_ns) + ' in I/O';
+    const label = what === 'bytes' ? bytes(Math.round(peak / all.bin_ns * 1e9)) + '/s' : digits(peak / all.bin_ns) + ' in I/O';
     g.fillText(label, x0 - 8, 2); g.textBaseline = 'middle'; g.fillText('0', x0 - 8, y1 / 2); g.textBaseline = 'bottom'; g.fillText(label, x0 - 8, y1 - 2);
   }, (g, w, h) => marks(g, w, h - 22));
   const rowHeight = line.lanes.length > 48 ? 10 : line.lanes.length > 16 ? 16 : 22;
@@ -319,15 +344,16 @@ function timeline() {
   const reset = el('button', { class: 'button', type: 'button', hidden: true, onclick: () => { from = 0; to = total; redraw(); } }, 'Show all');
   const binAt = (t) => clamp(Math.floor(t / all.bin_ns), 0, all.read.length - 1);
   const phaseAt = (t) => phases.findIndex((p) => t >= p.begin_ns && t <= p.end_ns);
-  const rowsAt = (t) => { const b = binAt(t), p = phaseAt(t); return [['Read', bytes(all.read[b])], ['Written', bytes(all.written[b])], ['Operations', count(all.operations[b])],
-    ['Time in reads', time(all.read_ns[b])], ['Time in writes', time(all.write_ns[b])], ['Neither', time(all.other_ns[b])], ...(phases.length > 1 && p >= 0 ? [['Phase', `${p + 1} of ${phases.length}`]] : [])]; };
+  const inBin = (key, b, kind) => fig(run(`timeline.all.${key}.${b}`), kind);
+  const rowsAt = (t) => { const b = binAt(t), p = phaseAt(t); return [['Read', inBin('read', b, 'bytes')], ['Written', inBin('written', b, 'bytes')], ['Operations', inBin('operations', b, 'count')],
+    ['Time in reads', inBin('read_ns', b, 'time')], ['Time in writes', inBin('write_ns', b, 'time')], ['Neither', inBin('other_ns', b, 'time')], ...(phases.length > 1 && p >= 0 ? [['Phase', `${p + 1} of ${phases.length}`]] : [])]; };
   const title = (bin, ns) => `${time(bin * ns)} to ${time((bin + 1) * ns)}`;
   const pinAt = (t) => {
     const b = binAt(t);
-    const busy = line.lanes.map((l) => { const a = l.activity, i = clamp(Math.floor(t / a.bin_ns), 0, a.read.length - 1); return [l.label, a.read_ns[i] + a.write_ns[i] + a.other_ns[i], a.read[i], a.written[i]]; })
+    const busy = line.lanes.map((l, n) => { const a = l.activity, i = clamp(Math.floor(t / a.bin_ns), 0, a.read.length - 1); return [n, a.read_ns[i] + a.write_ns[i] + a.other_ns[i], a.read[i], a.written[i], i]; })
       .filter((x) => x[1] > 0 || x[2] > 0 || x[3] > 0).sort((x, y) => y[1] - x[1]);
     pin.pin(title(b, all.bin_ns), rowsAt(t), busy.length > 1 ? el('div', {}, el('div', { class: 'sub' }, `${busy.length} processes were in I/O around then, the busiest:`),
-      el('ol', {}, busy.slice(0, 8).map((x) => el('li', {}, `${x[0]}: ${bytes(x[2])} read, ${bytes(x[3])} written`)))) : null);
+      el('ol', {}, busy.slice(0, 8).map((x) => el('li', {}, `${line.lanes[x[0]].label}: `, fig(run(`timeline.lanes.${x[0]}.activity.read.${x[4]}`), 'bytes'), ' read, ', fig(run(`timeline.lanes.${x[0]}.activity.written.${x[4]}`), 'bytes'), ' written')))) : null);
   };
   const pinLane = (n, t) => {
     const l = line.lanes[n];
@@ -338,7 +364,8 @@ function timeline() {
   };
   const laneTip = (event, n, t) => {
     const l = line.lanes[n], a = l.activity, b = clamp(Math.floor(t / a.bin_ns), 0, a.read.length - 1);
-    tip(event, l.label, [[title(b, a.bin_ns), ''], ['Reading', time(a.read_ns[b])], ['Writing', time(a.write_ns[b])], ['Neither', time(a.other_ns[b])], ['Bytes read', bytes(a.read[b])], ['Bytes written', bytes(a.written[b])]]);
+    tip(event, l.label, [[title(b, a.bin_ns), ''], ...[['Reading', 'read_ns', 'time'], ['Writing', 'write_ns', 'time'], ['Neither', 'other_ns', 'time'], ['Bytes read', 'read', 'bytes'], ['Bytes written', 'written', 'bytes']]
+      .map(([name, key, kind]) => [name, fig(run(`timeline.lanes.${n}.activity.${key}.${b}`), kind)])]);
   };
   for (const node of [top, lanes]) {
     const local = (event) => event.clientX - node.getBoundingClientRect().left;
@@ -393,11 +420,12 @@ function accesses() {
   const pin = pinned(), rows = [];
   const choose = (n) => {
     const a = RUN.accesses[n], w = a.way;
+    const pairs = (key, most) => listed(w[key].slice(0, most).map((_, i) => el('span', {}, fig(run(`accesses.${n}.way.${key}.${i}.0`), 'bytes'), ' × ', fig(run(`accesses.${n}.way.${key}.${i}.1`), 'count'))));
     rows.forEach((r, i) => r.setAttribute('aria-selected', String(i === n)));
     pin.pin(`${a.action} of ${a.name}`, [['Operations', fig(run(`accesses.${n}.way.operations`))], ['I/O time', fig(run(`accesses.${n}.way.time_ns`))], ['Bytes', fig(run(`accesses.${n}.way.bytes`))],
-      ['Failed', fig(run(`accesses.${n}.failed`))], ...(w.sizes.length ? [['Sizes', w.sizes.slice(0, 4).map(([s, c]) => `${bytes(s)} × ${count(c)}`).join(', ')]] : []),
-      ...(w.strides.length ? [['Distances', w.strides.slice(0, 3).map(([s, c]) => `${bytes(s)} × ${count(c)}`).join(', ')]] : []),
-      ...(w.sizes.length ? [['Steps', w.steps.map((s, i) => (s ? `${STEP_NAMES[i]} ${count(s)}` : null)).filter(Boolean).join(', ')]] : [])],
+      ['Failed', fig(run(`accesses.${n}.failed`))], ...(w.sizes.length ? [['Sizes', pairs('sizes', 4)]] : []),
+      ...(w.strides.length ? [['Distances', pairs('strides', 3)]] : []),
+      ...(w.sizes.length ? [['Steps', listed(w.steps.map((s, i) => (s ? el('span', {}, STEP_NAMES[i] + ' ', fig(run(`accesses.${n}.way.steps.${i}`), 'count')) : null)).filter(Boolean))]] : [])],
       stackOf(a.site), a.file !== null && RUN.files[a.file].heat ? el('button', { class: 'button', type: 'button', onclick: () => goTo({ section: 'files', select: a.file }) }, 'Show this file') : null);
   };
   const usual = (w) => (w.sizes.length && w.sizes[0][1] * 2 > w.operations ? bytes(w.sizes[0][0]) + ' ' : '');
@@ -450,7 +478,8 @@ function files() {
   });
   const describe = (c, r) => {
     const heat = heatOf(), cell = cells.get(c * 1000 + r);
-    return [`${time(c * heat.column_ns)}, ${bytes(r * heat.row_bytes)} to ${bytes((r + 1) * heat.row_bytes)}`, [['Read', bytes(cell ? cell[2] : 0)], ['Written', bytes(cell ? cell[3] : 0)]]];
+    const moved = (part) => (cell === undefined ? bytes(0) : fig(run(`files.${chosen}.heat.cells.${cell}.${part}`), 'bytes'));
+    return [`${time(c * heat.column_ns)}, ${bytes(r * heat.row_bytes)} to ${bytes((r + 1) * heat.row_bytes)}`, [['Read', moved(2)], ['Written', moved(3)]]];
   };
   const cellAt = (event) => {
     const heat = heatOf(), box = map.getBoundingClientRect(), x0 = gutter(box.width), y1 = box.height - 22;
@@ -475,7 +504,7 @@ function files() {
     chosen = n; hover = null;
     rows.forEach((r, i) => r.setAttribute('aria-selected', String(i === n)));
     const f = RUN.files[n];
-    cells = new Map((f.heat ? f.heat.cells : []).map((c) => [c[0] * 1000 + c[1], c]));
+    cells = new Map((f.heat ? f.heat.cells : []).map((c, number) => [c[0] * 1000 + c[1], number]));
     title.textContent = f.name;
     note.textContent = [way(f.reads, 'Reads'), way(f.writes, 'Writes'), f.processes > 1 ? `${f.processes} processes` : null, f.heat ? null : 'No map: few bytes of it were moved.'].filter(Boolean).join(' · ');
     pin.replaceChildren(); map.hidden = !f.heat; map.redraw();
@@ -518,7 +547,10 @@ function histogram(node, list, base, unit, weight) {
     }
     const show = (i, event, isPinned) => {
       const f = edges[i], to = f === 0 ? 0 : f * 2 - 1, title = unit === 'bytes' ? (f === to ? bytes(f) : `${bytes(f)} to ${bytes(to)}`) : `${time(f)} to ${time(f === 0 ? 1 : f * 2)}`;
-      const rows = list.flatMap((d) => { const b = of(d, f); return b ? [[`${d.of}s`.replace('others', 'others'), count(b[2])], ...(unit === 'time' ? [[`time in these`, time(b[3])]] : [])] : []; });
+      const rows = list.flatMap((d, n) => {
+        const b = d.buckets.findIndex((it) => it[0] === f), of = (part, kind) => fig(`${base}.${n}.buckets.${b}.${part}`, kind);
+        return b < 0 ? [] : [[`${d.of}s`, of(2, 'count')], ...(unit === 'time' ? [['time in these', of(3, 'time')]] : [])];
+      });
       if (isPinned) pin.pin(title, rows); else tip(event, title, rows);
     };
     const every = Math.ceil(46 / band);
@@ -587,9 +619,9 @@ function sequentiality() {
     if (!total) return;
     const pieces = steps.map((s, i) => {
       if (!s) return null;
-      const rows = [[STEP_NAMES[i], count(s)]];
+      const rows = () => [[STEP_NAMES[i], fig(`${base}.steps.${i}`, 'count')]];
       const piece = el('button', { type: 'button', class: 'piece', 'width%': s / total * 100, background: `var(${STEP_COLOURS[i]})`, 'aria-label': `${name}: ${STEP_NAMES[i]} ${count(s)}`,
-        onpointermove: (e) => tip(e, name, rows), onpointerleave: hideTip, onfocus: (e) => tip(at(e.target, 10, 20), name, rows), onblur: hideTip, onclick: () => pin.pin(`${name}: ${STEP_NAMES[i]}`, [['Accesses', fig(`${base}.steps.${i}`, 'count')]]) });
+        onpointermove: (e) => tip(e, name, rows()), onpointerleave: hideTip, onfocus: (e) => tip(at(e.target, 10, 20), name, rows()), onblur: hideTip, onclick: () => pin.pin(`${name}: ${STEP_NAMES[i]}`, [['Accesses', fig(`${base}.steps.${i}`, 'count')]]) });
       return piece;
     });
     bars.push(el('div', { class: 'stackrow' }, el('div', { class: 'stackname', title: name }, name), el('div', { class: 'stack' }, pieces)));
@@ -606,9 +638,9 @@ function loops() {
   const code = el('div', { class: 'code', 'data-chart': 'loops' }), pin = pinned(), about = el('p', { class: 'sub' });
   const call = (s, path) => {
     const line = el('button', { class: 'line', type: 'button' },
-      el('span', { class: 'what' }, s.times > 1 ? el('span', { class: 'times' }, `${count(s.times)} × `) : null, el('b', { class: kindClass(s.action) }, s.action), s.len !== null ? ` ${bytes(s.len)}` : '', el('span', { class: 'dim' }, s.name ? ` ${s.name.split('/').pop()}` : ' various files'), s.failed ? el('span', { class: 'dim' }, ' (fails)') : '',
+      el('span', { class: 'what' }, s.times > 1 ? el('span', { class: 'times' }, fig(path + '.times'), ' × ') : null, el('b', { class: kindClass(s.action) }, s.action), s.len !== null ? el('span', {}, ' ', fig(path + '.len', 'bytes')) : '', el('span', { class: 'dim' }, s.name ? ` ${s.name.split('/').pop()}` : ' various files'), s.failed ? el('span', { class: 'dim' }, ' (fails)') : '',
         s.site !== null ? el('span', { class: 'dim' }, `  ← ${RUN.sites[s.site].label}`) : null),
-      el('span', { class: 'share', title: 'time in all calls like this one' }, time(s.time_ns)));
+      el('span', { class: 'share', title: 'time in all calls like this one' }, fig(path + '.time_ns')));
     line.addEventListener('click', () => {
       code.querySelectorAll('.on').forEach((n) => n.classList.remove('on')); line.classList.add('on');
       pin.pin(`${s.action}${s.name ? ' of ' + s.name : ''}`, [['Such operations in all', fig(path + '.operations')], ['Time in them', fig(path + '.time_ns')], ['Bytes moved', fig(path + '.bytes')]], stackOf(s.site));
@@ -684,7 +716,7 @@ function prediction() {
   if (p.bins.length > 1) {
     const points = p.bins.map((b) => b.right_share);
     parts.push(el('h3', {}, 'Foreseen exactly, over time'), lineChart('prediction', 'Share of operations that were foreseen exactly, over time; arrow keys go through it', 190, points, 1, 0, (i) => time(i * p.bin_ns), (v) => percent(v), '--good',
-      (i) => [`${time(i * p.bin_ns)} to ${time((i + 1) * p.bin_ns)}`, [['Foreseen exactly', points[i] === null ? 'no operations' : percent(points[i])], ['Operations', count(p.bins[i].operations)], ['Right', count(p.bins[i].right)], ['Hit ratio', format(p.bins[i].hit_ratio, 'percent')]]]));
+      (i) => [`${time(i * p.bin_ns)} to ${time((i + 1) * p.bin_ns)}`, [['Foreseen exactly', points[i] === null ? 'no operations' : fig(run(`prediction.bins.${i}.right_share`))], ...[['Operations', 'operations'], ['Right', 'right'], ['Hit ratio', 'hit_ratio']].map(([name, key]) => [name, fig(run(`prediction.bins.${i}.${key}`))])]]));
   }
   if (p.processes.length) {
     const body = el('tbody', {}, p.processes.slice(0, 12).map((q, n) => el('tr', {}, el('td', { class: 'name' }, q.process), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.operations`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.right_share`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.hit_ratio`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.perfect_after`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.symbols`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.memory`))))));
@@ -698,11 +730,13 @@ function prefetch() {
   const p = RUN.prefetch;
   if (!p) return;
   const total = p.bytes_useful + p.bytes_wasted, pin = pinned();
-  const piece = (name, key, colour) => p[key] > 0 ? el('button', { type: 'button', class: 'piece', 'width%': p[key] / total * 100, background: `var(${colour})`, 'aria-label': `${name} ${bytes(p[key])}`, onpointermove: (e) => tip(e, name, [['Bytes', bytes(p[key])]]), onpointerleave: hideTip, onclick: () => pin.pin(name, [['Bytes', fig(run('prefetch.' + key))]]) }) : null;
+  const piece = (name, key, colour) => p[key] > 0 ? el('button', { type: 'button', class: 'piece', 'width%': p[key] / total * 100, background: `var(${colour})`, 'aria-label': `${name} ${bytes(p[key])}`, onpointermove: (e) => tip(e, name, [['Bytes', fig(run('prefetch.' + key))]]), onpointerleave: hideTip, onfocus: (e) => tip(at(e.target, 10, 20), name, [['Bytes', fig(run('prefetch.' + key))]]), onblur: hideTip, onclick: () => pin.pin(name, [['Bytes', fig(run('prefetch.' + key))]]) }) : null;
   const rows = p.reasons.map((r, n) => el('tr', {}, el('td', {}, r.reason), ['hints', 'bytes_asked', 'bytes_already', 'bytes_loaded'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.reasons.${n}.${key}`))))));
   section('prefetch', 'What was loaded ahead', 'Bytes that were brought into memory before the program asked for them, and what became of them. Gaps that are loaded on purpose, because one large load is faster than several small ones, count among those that were not read.',
     total > 0 ? el('div', {}, legend(['--good', 'then read'], ['--other', 'not read']), el('div', { class: 'chart stacks', 'data-chart': 'prefetch' }, el('div', { class: 'stackrow' }, el('div', { class: 'stackname' }, fig(run('prefetch.useful_share')), ' useful'), el('div', { class: 'stack' }, piece('Then read', 'bytes_useful', '--good'), piece('Not read', 'bytes_wasted', '--other'))))) : el('p', { class: 'empty' }, p.advised ? 'Nothing was loaded ahead: it would not have paid, or there was nothing to load.' : 'Nothing was loaded ahead: the run was only watched.'), pin,
     rows.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Reason'), ['Hints', 'Asked for', 'Already there', 'Loaded'].map((h) => el('th', { class: 'num' }, h)))), el('tbody', {}, rows))) : null,
+    p.waits.length ? el('h3', {}, 'What a read waits, as the run measured it') : null,
+    p.waits.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'File'), el('th', {}, 'Done'), ['With it', 'With nothing', 'Hidden'].map((h) => el('th', { class: 'num' }, h)))), el('tbody', {}, p.waits.slice(0, 12).map((w, n) => el('tr', {}, el('td', { class: 'name', title: w.name }, w.name.split('/').pop() || w.name), el('td', {}, w.method), ['with_ns', 'without_ns', 'hidden_share'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.waits.${n}.${key}`))))))))) : null,
     RUN.decided.length ? el('h3', {}, 'What was decided, and why') : null, RUN.decided.length ? el('ul', { class: 'list' }, RUN.decided.slice(0, 40).map((d) => el('li', {}, d))) : null);
 }
 
@@ -713,7 +747,7 @@ function phases() {
     .map(([name, key, small]) => el('div', { class: 'stat' }, el('dt', {}, name), el('dd', {}, fig(run(key)), el('small', {}, small)))));
   const parts = [facts];
   if (p.correlation.length > 8) parts.push(el('h3', {}, 'How alike the activity is to itself, so much later'), lineChart('period', 'Autocorrelation of the activity by lag; arrow keys go through it', 170, p.correlation, 1, Math.min(-.25, ...p.correlation), (i) => time((i + 1) * p.lag_ns), (v) => v.toFixed(2), '--accent',
-    (i) => [`${time((i + 1) * p.lag_ns)} later`, [['Alike', p.correlation[i].toFixed(3)]]],
+    (i) => [`${time((i + 1) * p.lag_ns)} later`, [['Alike', fig(run(`phases.period.correlation.${i}`), 'value')]]],
     (g, x, y, y1) => { if (p.period_ns === null) return; const i = p.period_ns / p.lag_ns - 1; if (i > p.correlation.length - 1) return; g.strokeStyle = css('--write'); g.setLineDash([4, 4]); g.beginPath(); g.moveTo(x(i), 0); g.lineTo(x(i), y1); g.stroke(); g.setLineDash([]); }));
   if (ph.phases.length > 1) {
     const row = (n) => el('tr', {}, el('td', { class: 'num' }, String(n + 1)), ['begin_ns', 'operations', 'bytes_read', 'bytes_written', 'time_ns'].map((key) => el('td', { class: 'num' }, fig(run(`phases.phases.${n}.${key}`)))));
