@@ -29,8 +29,8 @@ use presagio_tune::{Arm, Arrived, Features, Observation};
 /// What a hello begins with.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PCNL");
 
-/// The version that is spoken here.
-pub const VERSION: u16 = 2;
+/// The version that is spoken here. A body that changes makes another one.
+pub const VERSION: u16 = 3;
 
 /// The largest frame.
 pub const FRAME_MAX: u32 = 8 << 10;
@@ -513,6 +513,14 @@ pub(crate) mod tests {
                 },
             }),
         }
+    }
+
+    /// Two sides that take a body for another would both be wrong in silence: whoever changes one changes the version, and this.
+    #[test]
+    fn a_version_stands_for_what_bodies_look_like() {
+        let mut announced = Vec::new();
+        write_arrived(&observation().arrived.unwrap(), &mut announced);
+        assert_eq!((VERSION, announced.len()), (3, 57));
     }
 
     fn messages() -> Vec<Message> {

@@ -535,19 +535,16 @@ impl<'a> Pulse<'a> {
         let measured = now.saturating_duration_since(self.begun);
         let done = node.data.engine().done().since(self.before);
         let connections = node.connections();
-        let (active, arrived) = {
-            let watch = &mut lock(&self.adaptive.watch).watch;
-            (watch.active(), watch.end_period())
-        };
         let seen = Observation {
             period: Nanos::from(measured),
             busy: done.busy,
             served: done.bytes.iter().sum(),
             servers: node.export.storage().servers(),
             clients: node.guests.machines(connections) as u32,
-            // Those that do something.
-            processes: active.min(connections as u32),
-            arrived,
+            // All of them: how many came in a period depends on what was in force, and what is tried must not choose the situation
+            // in which it is judged.
+            processes: connections as u32,
+            arrived: lock(&self.adaptive.watch).watch.end_period(),
         };
         let is_settled = self.settles.is_none()
             && self.settings == node.settings_changed()

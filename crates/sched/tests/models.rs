@@ -214,43 +214,57 @@ impl Model for Sw {
     }
 }
 
-/// TWINS: time is cut into windows, the first of which is that of this node's first server, and so on in turn; the first
-/// request comes in one of them. A window that is found to be over makes place for one of the next server, which begins where
-/// it should, or now if that was more than a quarter of a window ago. Only the window's server is served.
+/// TWINS: the clock that nodes share is cut into windows, and each is the turn of one server, one after the other; nodes begin
+/// with different ones. Whose window it is when somebody looks is served until the window is over, save that a queue that
+/// has seen more than two rounds of windows in which somebody looked goes first in the next. Only one queue is served in a
+/// window.
 struct Twins {
     queues: Vec<VecDeque<Request>>,
     node: u64,
     window: Nanos,
     origin: Nanos,
-    /// The server, and when its window began.
-    turn: Option<(u64, Nanos)>,
+    /// The window in which somebody looked last, and who is served in it.
+    current: Option<(u64, usize)>,
+    /// For each queue, windows in which somebody looked since its turn, or since it has something.
+    waited: Vec<usize>,
 }
 
 impl Model for Twins {
     fn push(&mut self, request: Request) {
-        self.queues[request.queue.0 as usize].push_back(request);
+        let server = request.queue.0 as usize;
+        if self.queues[server].is_empty() {
+            self.waited[server] = 0;
+        }
+        self.queues[server].push_back(request);
     }
 
     fn next(&mut self, now: Nanos) -> Decision {
         if self.queues.iter().all(VecDeque::is_empty) {
             return Decision::Idle;
         }
-        let (clock, window) = (self.origin.0 + now.0, self.window.0);
-        let first = || {
-            let begin = Nanos(now.0.saturating_sub(clock % window));
-            (clock / window + self.node, begin)
+        let servers = self.queues.len();
+        let number = (self.origin.0 + now.0) / self.window.0;
+        let server = match self.current {
+            Some((current, server)) if current == number => server,
+            _ => {
+                self.waited.iter_mut().for_each(|waited| *waited += 1);
+                let too_long =
+                    |at: &usize| self.waited[*at] > 2 * servers && !self.queues[*at].is_empty();
+                // Of several the first that has waited for the longest.
+                let first = (0..servers)
+                    .rev()
+                    .filter(too_long)
+                    .max_by_key(|at| self.waited[*at]);
+                first.unwrap_or((number + self.node) as usize % servers)
+            }
         };
-        let (mut turn, mut since) = self.turn.unwrap_or_else(first);
-        let end = since + self.window;
-        if self.turn.is_some() && now >= end {
-            let is_late = (now - end).0 > window / 4;
-            (turn, since) = (turn + 1, if is_late { now } else { end });
+        if self.current.is_none_or(|(current, _)| current != number) {
+            self.waited[server] = 0;
         }
-        self.turn = Some((turn, since));
-        let server = turn as usize % self.queues.len();
+        self.current = Some((number, server));
         match self.queues[server].pop_front() {
             Some(request) => Decision::Batch(vec![request.id.0]),
-            None => Decision::WaitUntil(since + self.window),
+            None => Decision::WaitUntil(Nanos((number + 1) * self.window.0 - self.origin.0)),
         }
     }
 
@@ -757,7 +771,8 @@ fn model(settings: &Settings) -> Box<dyn Model> {
             node: settings.twins_node.into(),
             window: settings.twins_window,
             origin: settings.twins_origin,
-            turn: None,
+            current: None,
+            waited: vec![0; count],
         }),
         PolicyKind::Wfq => Box::new(Wfq {
             queues: vec![Vec::new(); count],

@@ -301,6 +301,106 @@ fn twins_goes_round_robin_and_nodes_start_on_different_servers() {
     }
 }
 
+/// The server whose request leaves when somebody looks now, if one does. Its request is finished at once, and another comes for it.
+fn look(scheduler: &mut Scheduler, now: Nanos) -> Option<u32> {
+    let Next::Dispatch(batch) = scheduler.next(now) else {
+        return None;
+    };
+    let part = batch.parts()[0];
+    assert!(scheduler.finish(part.ticket, now));
+    scheduler.submit(part.request, now).unwrap();
+    Some(part.request.queue.0)
+}
+
+/// Node `node` of several that share a clock, with something to do for each of so many servers.
+fn loaded(servers: u32, node: u32, origin: u64) -> Scheduler {
+    let mut scheduler = Scheduler::new(Settings {
+        queues: servers,
+        twins_node: node,
+        twins_window: Nanos::from_millis(1),
+        twins_origin: Nanos(origin),
+        ..Settings::new(Twins)
+    })
+    .unwrap();
+    for server in 0..servers {
+        let mut request = read(server.into(), 0, KIB);
+        request.queue = QueueId(server);
+        scheduler.submit(request, Nanos(0)).unwrap();
+    }
+    scheduler
+}
+
+#[test]
+fn twins_finds_the_server_of_the_window_again_after_nobody_looked_for_long() {
+    // The clock that nodes share is far ahead of this node's, and not on the border of a window.
+    let origin = 7_777_700_123;
+    for node in 0..4 {
+        let mut scheduler = loaded(4, node, origin);
+        for now in [
+            0, 1_000, 900_000, 3_600_000, 3_700_000, 40_000_000, 41_800_000,
+        ] {
+            let window = (now + origin) / 1_000_000;
+            let expected = (window + u64::from(node)) % 4;
+            let served = look(&mut scheduler, Nanos(now));
+            assert_eq!(served, Some(expected as u32), "node {node} at {now}");
+        }
+    }
+}
+
+#[test]
+fn twins_nodes_that_look_in_every_window_are_always_on_different_servers() {
+    // Looks that are closer than a window, in runs of more than one round of windows; between runs nobody looks for a while.
+    let run = proptest::collection::vec(500_000..1_000_000_u64, 10..30);
+    let runs = proptest::collection::vec((run, 0..90_000_000_u64), 1..8);
+    check(200, (runs, 0..10_000_000_000_u64), |(runs, origin)| {
+        let mut nodes: Vec<Scheduler> = (0..4).map(|node| loaded(4, node, origin)).collect();
+        let mut now = 0;
+        for (run, pause) in runs {
+            for gap in run {
+                now += gap;
+                let on = |scheduler: &mut Scheduler| look(scheduler, Nanos(now));
+                let mut on: Vec<_> = nodes.iter_mut().map(on).collect();
+                on.sort_unstable();
+                on.dedup();
+                assert_eq!(on.len(), 4, "at {now}");
+            }
+            now += pause;
+        }
+    });
+}
+
+#[test]
+fn twins_serves_every_server_however_looks_and_windows_coincide() {
+    let spans = proptest::collection::vec(
+        proptest::sample::select(vec![
+            1, 900_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000, 8_000_001,
+        ]),
+        1..9,
+    );
+    check(
+        400,
+        (spans, 1..9_u32, 0..9_u32),
+        |(spans, servers, node)| {
+            let mut scheduler = loaded(servers, node, 0);
+            let mut last = vec![0; servers as usize];
+            let (mut now, mut windows, mut window) = (0, 0, None);
+            for span in spans.iter().cycle().take(400) {
+                if window.replace(now / 1_000_000) != Some(now / 1_000_000) {
+                    windows += 1;
+                }
+                let server = look(&mut scheduler, Nanos(now)).expect("each has something");
+                last[server as usize] = windows;
+                let longest = windows - last.iter().min().unwrap();
+                assert!(
+                    longest <= 3 * servers,
+                    "{longest} windows, {servers} servers"
+                );
+                now += span;
+            }
+        },
+    );
+}
+
 #[test]
 fn wfq_gives_each_queue_bytes_in_proportion_to_its_weight() {
     let weights = [8, 16, 32].map(|w| w * KIB);

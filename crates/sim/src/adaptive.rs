@@ -151,23 +151,24 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         let all = apps
             .iter()
             .filter_map(|app| scenario.apps.get(*app as usize));
-        let all: u32 = all.map(|app| app.processes).sum();
-        // Each I/O node has its share of the clients, and sees which of them do something; a server has all.
-        let (nodes, processes) = match seen.place.level() {
-            Level::IoNodes => (scenario.ionodes.count.max(1), desk.watch.active()),
-            Level::Servers => (1, all),
+        let processes: u32 = all.map(|app| app.processes).sum();
+        // Each I/O node has its share of the clients, whichever of them came in this period: that depends on what was in
+        // force. A server has all.
+        let nodes = match seen.place.level() {
+            Level::IoNodes => scenario.ionodes.count.max(1),
+            Level::Servers => 1,
         };
         let machines = match scenario.clients.machines {
-            0 => all,
-            machines => machines.min(all),
+            0 => processes,
+            machines => machines.min(processes),
         };
         Some(Observation {
             period: self.period,
             busy: seen.busy,
             served: seen.served.iter().sum(),
             servers: scenario.servers.count,
-            clients: machines.div_ceil(nodes).min(processes),
-            processes,
+            clients: machines.div_ceil(nodes),
+            processes: processes.div_ceil(nodes),
             arrived: desk.watch.end_period(),
         })
     }

@@ -612,7 +612,7 @@ impl<'a> Cluster<'a> {
         let request = Request {
             queue: QueueId(queue),
             app: AppId(app),
-            handle: HandleId(process + 1),
+            handle: opened(process, piece.file),
             arrival: Nanos(self.now),
             ..Request::new(
                 RequestId(u64::from(number)),
@@ -747,10 +747,13 @@ impl<'a> Cluster<'a> {
     fn at_server(&mut self, number: u32) {
         let message = &self.messages[number];
         let server = message.server;
-        // A server's client is a process, or the I/O node before it.
-        let client = match self.nodes.is_empty() {
-            true => self.asked[self.pieces[message.origin].asked].client,
-            false => self.flights[message.origin].node,
+        // Behind I/O nodes a server does not know who asks.
+        let handle = match self.nodes.is_empty() {
+            true => {
+                let process = self.asked[self.pieces[message.origin].asked].client;
+                opened(process, message.file)
+            }
+            false => HandleId(0),
         };
         let desk = &mut self.servers[server as usize].desk;
         let queue = match desk.policy() {
@@ -760,7 +763,7 @@ impl<'a> Cluster<'a> {
         let request = Request {
             queue: QueueId(queue),
             app: AppId(message.app),
-            handle: HandleId(client + 1),
+            handle,
             arrival: Nanos(self.now),
             ..Request::new(
                 RequestId(u64::from(number)),
@@ -943,6 +946,12 @@ impl<'a> Cluster<'a> {
             events: self.events,
         }
     }
+}
+
+/// What a process has a file open by: a number of its own for each file of each process, as far as there are such.
+fn opened(process: u32, file: u32) -> HandleId {
+    let number = process.wrapping_mul(2_654_435_769).wrapping_add(file);
+    HandleId(number.wrapping_add(1).max(1))
 }
 
 /// The relay of a machine. Nonsense where there are none.

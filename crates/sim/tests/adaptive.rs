@@ -74,6 +74,28 @@ fn what_is_learned_in_one_run_serves_the_next() {
     }
 }
 
+/// How many processes come in a period depends on what is in force. It must not choose the situation that it is judged in: arms
+/// that are tried in different situations are never compared.
+#[test]
+fn what_is_tried_does_not_change_the_number_of_processes() {
+    let mut scenario = scenario(
+        r#"policy = "adaptive", arms = "NOOP,SJF,TO-agg,MLF", period = "10ms", strategy = "greedy:1""#,
+    );
+    // A disk that serves a few of 128 processes in a period.
+    scenario.servers.device = presagio_sim::DeviceChoice::named("hdd");
+    scenario.ionodes.count = 1;
+    let mut memory = Memory::default();
+    let run = Simulation::new(&scenario).remembering(&mut memory).run();
+    run.expect("it runs");
+    let contexts = memory.tuners().flat_map(|tuner| tuner.contexts());
+    let processes = contexts.map(|(context, _)| match context {
+        presagio_tune::Context::Situation(it) => (it.processes.number(), it.clients.number()),
+        pattern @ presagio_tune::Context::Pattern(_) => panic!("{pattern}"),
+    });
+    let processes: std::collections::BTreeSet<_> = processes.collect();
+    assert_eq!(processes.into_iter().collect::<Vec<_>>(), [(128, 32)]);
+}
+
 /// Windows that differ from node to node coordinate nothing, so several nodes need the council.
 #[test]
 fn with_a_council_many_nodes_find_the_best_window() {

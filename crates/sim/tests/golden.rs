@@ -7,13 +7,13 @@ use presagio_sim::{Report, Scenario, Simulation};
 
 /// By device, all figures of all its runs.
 const GOLDEN: [(&str, u64); 7] = [
-    ("hdd", 0x65f1_7164_747e_f2de),
-    ("raid0", 0x1b40_a030_cf33_edf6),
-    ("ssd", 0xfaa3_f6f8_644c_e421),
-    ("pastel", 0x3091_6062_5923_5dd1),
-    ("graphene", 0x015e_5bee_57cc_3aac),
-    ("suno", 0x901d_cdd6_7899_77b4),
-    ("edel", 0xd5bc_ff01_7636_ed6d),
+    ("hdd", 13_765_977_355_352_471_739),
+    ("raid0", 7_767_288_370_856_664_775),
+    ("ssd", 15_068_634_293_296_139_955),
+    ("pastel", 8_219_981_065_192_540_548),
+    ("graphene", 4_454_778_935_785_050_719),
+    ("suno", 17_282_311_749_744_686_756),
+    ("edel", 13_857_694_734_182_053_612),
 ];
 
 fn scenario(device: &str, policy: &str) -> Scenario {

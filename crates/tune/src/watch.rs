@@ -12,6 +12,9 @@ use presagio_core::{FileId, HandleId, IdHashMap, Nanos, Op, Request};
 /// Files that are followed in a period. Of the others only sizes count.
 const FILES_MAX: usize = 8192;
 
+/// The handle of a request of which it is not known.
+const UNKNOWN: HandleId = HandleId(0);
+
 /// Open files whose last request is remembered, of each operation.
 const OPENED_MAX: usize = 16384;
 
@@ -140,14 +143,25 @@ struct Sums {
     bytes: u64,
     size_max: u64,
     size_min: u64,
-    /// Where the last request of each file ended.
-    ends: IdHashMap<FileId, u64>,
+    files: Files,
     distance: f64,
     pairs: u64,
     stride: f64,
     strides: u64,
-    /// Handles that requests came through.
-    active: u32,
+}
+
+/// Files of a period. One that lies on several data servers is as many to a scheduler, but what came through one open file is
+/// of one file: so many of them are counted as can be told apart.
+#[derive(Clone, Debug, Default)]
+struct Files {
+    /// Where the last request of each ended, and its place below.
+    ends: IdHashMap<FileId, (u64, u32)>,
+    /// What else the file is, by its place; itself if that is not known.
+    same: Vec<u32>,
+    /// A file that each handle is of.
+    handles: IdHashMap<HandleId, u32>,
+    /// How many turned out to be one with another.
+    joined: u64,
 }
 
 impl Watch {
@@ -171,31 +185,30 @@ impl Watch {
         sums.bytes = sums.bytes.saturating_add(size);
         sums.size_max = sums.size_max.max(size);
         sums.size_min = sums.size_min.min(size);
-        if let Some(end) = sums.ends.get_mut(&request.file) {
-            sums.distance += request.range.start().abs_diff(*end) as f64;
+        let (file, before) = sums.files.came(request.file, request.range.end());
+        if let Some(end) = before {
+            sums.distance += request.range.start().abs_diff(end) as f64;
             sums.pairs += 1;
-            *end = request.range.end();
-        } else if sums.ends.len() < FILES_MAX {
-            sums.ends.insert(request.file, request.range.end());
+        }
+        if request.handle == UNKNOWN {
+            return;
         }
         let opened = &mut self.opened[request.op.index()];
         let key = (request.file, request.handle);
-        if let Some((end, period)) = opened.get_mut(&key) {
+        let is_first = if let Some((end, period)) = opened.get_mut(&key) {
             sums.stride += request.range.start().abs_diff(*end) as f64;
             sums.strides += 1;
-            sums.active += u32::from(*period != self.period);
-            (*end, *period) = (request.range.end(), self.period);
+            *end = request.range.end();
+            std::mem::replace(period, self.period) != self.period
         } else if opened.len() < OPENED_MAX {
-            sums.active += 1;
             opened.insert(key, (request.range.end(), self.period));
+            true
+        } else {
+            false
+        };
+        if let Some(file) = file.filter(|_| is_first) {
+            sums.files.came_through(file, request.handle);
         }
-    }
-
-    /// Handles that requests came through in this period, of the operation with more of them: as many processes had something to
-    /// do, if each has one file open.
-    pub fn active(&self) -> u32 {
-        let [reads, writes] = &self.ops;
-        reads.active.max(writes.active)
     }
 
     /// What arrived; none if it was too little to tell anything. The next period begins.
@@ -224,10 +237,60 @@ impl Watch {
     }
 }
 
+impl Files {
+    /// A request of a file, which ends there: the file's place, and where the one before it ended. Neither is known of one too
+    /// many.
+    #[inline]
+    fn came(&mut self, file: FileId, end: u64) -> (Option<u32>, Option<u64>) {
+        if let Some((last, place)) = self.ends.get_mut(&file) {
+            return (Some(*place), Some(std::mem::replace(last, end)));
+        }
+        if self.ends.len() >= FILES_MAX {
+            return (None, None);
+        }
+        let place = self.same.len() as u32; // At most FILES_MAX.
+        self.ends.insert(file, (end, place));
+        self.same.push(place);
+        (Some(place), None)
+    }
+
+    /// What comes through a handle is of one file.
+    fn came_through(&mut self, file: u32, handle: HandleId) {
+        let other = *self.handles.entry(handle).or_insert(file);
+        let (file, other) = (self.first(file), self.first(other));
+        if file != other {
+            self.same[file as usize] = other;
+            self.joined += 1;
+        }
+    }
+
+    /// The one that stands for a file and all that are one with it.
+    fn first(&mut self, mut file: u32) -> u32 {
+        while self.same[file as usize] != file {
+            let next = self.same[file as usize];
+            // The way is half as long for who comes next.
+            self.same[file as usize] = self.same[next as usize];
+            file = next;
+        }
+        file
+    }
+
+    fn count(&self) -> u64 {
+        self.ends.len() as u64 - self.joined
+    }
+
+    fn clear(&mut self) {
+        self.ends.clear();
+        self.same.clear();
+        self.handles.clear();
+        self.joined = 0;
+    }
+}
+
 impl Sums {
     fn features(&self) -> Features {
         Features {
-            handles: self.ends.len() as u64,
+            handles: self.files.count(),
             size_max: self.size_max,
             size_min: self.size_min,
             size_mean: self.bytes as f64 / self.requests.max(1) as f64,
@@ -241,10 +304,10 @@ impl Sums {
     }
 
     fn clear(&mut self) {
-        let mut ends = std::mem::take(&mut self.ends);
-        ends.clear();
+        let mut files = std::mem::take(&mut self.files);
+        files.clear();
         *self = Sums {
-            ends,
+            files,
             ..Sums::default()
         };
     }
@@ -441,21 +504,60 @@ pub(crate) mod tests {
         assert!(parts.distance > turns.distance && turns.distance > 0.0);
     }
 
+    /// Processes with a handle each on a file that lies on four data servers, or on files of their own there.
+    fn striped(processes: u32, is_shared: bool) -> u64 {
+        let mut watch = Watch::new();
+        let mut last = None;
+        for period in 0..3 {
+            for step in 0..8 {
+                for process in 0..processes {
+                    let file = if is_shared { 0 } else { u64::from(process) };
+                    let object = (step + u64::from(process)) % 4;
+                    watch.arrived(&Request {
+                        handle: HandleId(process + 1),
+                        ..request(file * 4 + object, Op::Read, (period * 8 + step) * 100, 100)
+                    });
+                }
+            }
+            last = watch.end_period();
+        }
+        last.expect("enough arrived").features.handles
+    }
+
+    #[test]
+    fn a_file_on_several_servers_is_one_file() {
+        for processes in [2, 3, 30] {
+            assert_eq!(striped(processes, true), 1);
+            assert_eq!(striped(processes, false), u64::from(processes));
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_known_of_open_files_the_stride_is_the_distance() {
+        let mut watch = Watch::new();
+        for at in 0..2 * REQUESTS_MIN {
+            watch.arrived(&request(at % 4, Op::Read, at * at * 10, 10));
+            if at == REQUESTS_MIN - 1 {
+                watch.end_period();
+            }
+        }
+        let features = watch.end_period().expect("enough arrived").features;
+        assert_eq!((features.handles, features.stride), (4, features.distance));
+    }
+
     #[test]
     fn handles_that_are_no_longer_used_make_room() {
         let mut watch = Watch::new();
         for handle in 0..u32::try_from(2 * OPENED_MAX).unwrap() {
             watch.arrived(&Request {
-                handle: HandleId(handle),
+                handle: HandleId(handle + 1),
                 ..request(1, Op::Read, 0, 10)
             });
         }
         assert_eq!(watch.opened[0].len(), OPENED_MAX);
-        assert_eq!(watch.active() as usize, OPENED_MAX);
         for _ in 0..=REMEMBERED {
             watch.end_period();
         }
-        assert_eq!(watch.active(), 0);
         assert_eq!(watch.opened[0].len(), 0);
     }
 

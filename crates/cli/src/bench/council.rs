@@ -42,9 +42,9 @@ impl Plan {
                 kills: 12,
                 live: live::Plan {
                     period: seconds(0.5),
-                    fixed: seconds(4.0),
-                    phase: seconds(12.0),
-                    repetitions: 4,
+                    phase: seconds(10.0),
+                    learning: 3,
+                    judged: 3,
                 },
             },
             Effort::Quick => Plan {
@@ -55,9 +55,9 @@ impl Plan {
                 kills: 4,
                 live: live::Plan {
                     period: seconds(0.5),
-                    fixed: seconds(1.0),
                     phase: seconds(4.0),
-                    repetitions: 3,
+                    learning: 2,
+                    judged: 1,
                 },
             },
             Effort::Tiny => Plan {
@@ -68,9 +68,9 @@ impl Plan {
                 kills: 1,
                 live: live::Plan {
                     period: seconds(0.05),
-                    fixed: seconds(0.1),
                     phase: seconds(0.2),
-                    repetitions: 1,
+                    learning: 1,
+                    judged: 1,
                 },
             },
         }
@@ -303,32 +303,36 @@ fn overhead(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::
 
 fn phases(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Result<()> {
     let found = live::phases(dir, &plan.live)?;
+    report.notes.push(
+"Phases: nodes take turns within each round, each for as long. The best static choice is found while others learn, and \
+         compared with after that, by medians."
+            .to_owned(),
+    );
     let mut rows = Vec::new();
     for phase in &found {
-        let (best, speed) = phase.best();
-        for (kind, adaptive) in live::KINDS.iter().zip(&phase.adaptive) {
-            let share = live::after_the_first(adaptive) / speed;
+        let best = phase.best();
+        for adaptive in &phase.adaptive {
             let name = format!(
-                "{}: adaptive by {kind} / the best static choice ({best})",
-                phase.name
+                "{}: adaptive by {} / the best static choice ({})",
+                phase.name, adaptive.node, best.node
             );
+            let share = adaptive.speed() / best.speed();
             report.bars.push(Bar::at_least(name, share, "", 0.97));
         }
-        for (arm, speed) in &phase.fixed {
+        let text = |speeds: &[f64]| {
+            let all = speeds.iter().map(|speed| format!("{speed:.1}"));
+            Cell::Text(all.collect::<Vec<_>>().join(" "))
+        };
+        let fixed = phase.fixed.iter().map(|it| (it.node.to_owned(), it));
+        let adaptive = phase.adaptive.iter();
+        let adaptive = adaptive.map(|it| (format!("adaptive by {}", it.node), it));
+        for (choice, rounds) in fixed.chain(adaptive) {
             rows.push(vec![
                 Cell::Text(phase.name.to_owned()),
-                Cell::Text(arm.clone()),
-                Cell::Number(*speed, 2),
+                Cell::Text(choice),
+                text(&rounds.learning),
+                text(&rounds.judged),
             ]);
-        }
-        for (kind, adaptive) in live::KINDS.iter().zip(&phase.adaptive) {
-            for (at, speed) in adaptive.iter().enumerate() {
-                rows.push(vec![
-                    Cell::Text(phase.name.to_owned()),
-                    Cell::Text(format!("adaptive by {kind}, repetition {}", at + 1)),
-                    Cell::Number(*speed, 2),
-                ]);
-            }
         }
     }
     report.tables.push((
@@ -338,7 +342,8 @@ fn phases(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Re
             columns: vec![
                 ("phase", "phase"),
                 ("choice", "choice"),
-                ("mb_per_s", "MB/s"),
+                ("learning_mb_per_s", "MB/s while they learn"),
+                ("judged_mb_per_s", "MB/s after that"),
             ],
             rows,
         },

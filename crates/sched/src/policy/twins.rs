@@ -4,13 +4,13 @@
 //! server's queue is served; if it is empty the scheduler waits for requests or the end of the window, even
 //! while others queue. Then it is the next server's turn, round robin.
 //!
-//! Nodes are to be on different servers. So a node that starts, or is given another window, begins where it would be if it had
-//! had that window since the beginning of time: on server (i + node) mod servers in the i-th window of the clock that nodes
-//! share.
+//! Nodes are to be on different servers. So windows are those of a clock that nodes share, counted from its beginning: in the
+//! i-th of them it is the turn of server (i + node) mod servers, whatever a node did before.
 //!
-//! A window ends when somebody looks: at an arrival, a completion or the wake-up that `WaitUntil` asked for. If that is a little
-//! late ([`LATE`]), the next window is shorter by as much, or nodes would drift apart. If it is later, nobody was there for
-//! a while: the next window starts at that moment, so that all servers have their turn.
+//! A window begins when somebody looks: at an arrival, a completion or the wake-up that `WaitUntil` asked for. Where looks are
+//! rarer than windows, the clock may show the same few servers at each of them, and others would never have a turn. So a server
+//! that was passed over in [`ROUNDS`] rounds of windows goes first in the next one; whoever looks in every window never sees
+//! that. Something queued is served after `(ROUNDS + 1) * servers` windows that were looked at, at most.
 
 use super::{Choice, Policy, at_mut};
 use crate::book::{Arrival, Book, Fifo, Slot};
@@ -20,7 +20,7 @@ use presagio_core::Nanos;
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Twins {
-    queues: Vec<Fifo>,
+    queues: Vec<Queue>,
     /// The server whose turn it is.
     server: u32,
     /// As configured. There are more for a while if requests of others are still queued.
@@ -29,13 +29,23 @@ pub(crate) struct Twins {
     window: Nanos,
     /// What the clock of all nodes shows when this one's shows 0.
     origin: Nanos,
-    /// When the current window started; none before the first request.
-    since: Option<Nanos>,
+    /// When the current window is over; none before the first request.
+    until: Option<Nanos>,
+    /// Windows that were looked at.
+    windows: u64,
     len: usize,
 }
 
-/// A window that lasted longer by this part of it, or less, is made up for by the next.
-const LATE: u64 = 4;
+/// A data server's requests.
+#[derive(Debug, Default)]
+struct Queue {
+    fifo: Fifo,
+    /// In which window it had its turn, or got something to do, whichever was later.
+    since: u64,
+}
+
+/// In so many rounds a server may be passed over.
+const ROUNDS: u64 = 2;
 
 impl Twins {
     pub(crate) fn new(settings: &Settings) -> Twins {
@@ -46,40 +56,43 @@ impl Twins {
             node: settings.twins_node,
             window: settings.twins_window,
             origin: settings.twins_origin,
-            since: None,
+            until: None,
+            windows: 0,
             len: 0,
         }
     }
 
     fn servers_now(&mut self) -> u32 {
         while self.queues.len() > self.servers as usize
-            && self.queues.last().is_some_and(Fifo::is_empty)
+            && self.queues.last().is_some_and(|it| it.fifo.is_empty())
         {
             self.queues.pop();
         }
         self.servers.max(self.queues.len() as u32)
     }
 
-    /// Starts the first window, or moves on to the next server if the current window is over.
-    fn turn(&mut self, now: Nanos) {
-        let Some(since) = self.since else {
-            self.since = Some(self.begin(now));
-            return;
-        };
-        let end = since + self.window;
-        if now >= end {
-            self.server = (self.server + 1) % self.servers_now();
-            let is_late = now.since(end).0 > self.window.0 / LATE;
-            self.since = Some(if is_late { now } else { end });
+    /// Begins the window that the clock shows, unless it is the current one. Says when it is over.
+    fn turn(&mut self, now: Nanos) -> Nanos {
+        if let Some(until) = self.until.filter(|until| now < *until) {
+            return until;
         }
-    }
-
-    /// Finds the server whose turn it is by the clock that nodes share, and when that began.
-    fn begin(&mut self, now: Nanos) -> Nanos {
         let (clock, window) = (now.0.wrapping_add(self.origin.0), self.window.0.max(1));
         let turn = (clock / window).wrapping_add(self.node.into());
-        self.server = (turn % u64::from(self.servers_now())) as u32;
-        Nanos(now.0.saturating_sub(clock % window))
+        let servers = u64::from(self.servers_now());
+        self.windows += 1;
+        self.server = self.passed_over(servers).unwrap_or((turn % servers) as u32);
+        at_mut(&mut self.queues, self.server).since = self.windows;
+        let until = now + Nanos(window - clock % window);
+        self.until = Some(until);
+        until
+    }
+
+    /// The server that has waited for too many windows, and of several the one that has for the longest.
+    fn passed_over(&self, servers: u64) -> Option<u32> {
+        let queued = self.queues.iter().zip(0..);
+        let queued = queued.filter(|(queue, _)| !queue.fifo.is_empty());
+        let (longest, server) = queued.min_by_key(|(queue, _)| queue.since)?;
+        (self.windows - longest.since > ROUNDS * servers).then_some(server)
     }
 }
 
@@ -87,7 +100,12 @@ impl Policy for Twins {
     fn push(&mut self, book: &mut Book, arrival: &Arrival, _now: Nanos) -> bool {
         let slot = arrival.slot;
         let server = book.entries[slot].request.queue.0;
-        at_mut(&mut self.queues, server).push(book, slot);
+        let windows = self.windows;
+        let queue = at_mut(&mut self.queues, server);
+        if queue.fifo.is_empty() {
+            queue.since = windows;
+        }
+        queue.fifo.push(book, slot);
         self.len += 1;
         false
     }
@@ -96,13 +114,13 @@ impl Policy for Twins {
         if self.len == 0 {
             return Choice::Idle;
         }
-        self.turn(now);
-        match at_mut(&mut self.queues, self.server).head() {
+        let until = self.turn(now);
+        match at_mut(&mut self.queues, self.server).fifo.head() {
             Some(slot) => {
                 self.take(book, slot, now, out);
                 Choice::Dispatch
             }
-            None => Choice::WaitUntil(self.since.unwrap_or(now) + self.window),
+            None => Choice::WaitUntil(until),
         }
     }
 
@@ -113,16 +131,20 @@ impl Policy for Twins {
 
     fn remove(&mut self, book: &mut Book, slot: Slot) {
         let server = book.entries[slot].request.queue.0;
-        self.queues[server as usize].remove(book, slot);
+        self.queues[server as usize].fifo.remove(book, slot);
         self.len -= 1;
     }
 
     fn configure(&mut self, _book: &Book, settings: &Settings) {
-        let new = (settings.twins_window, settings.queues, settings.twins_node);
-        self.origin = settings.twins_origin;
-        if new != (self.window, self.servers, self.node) {
-            (self.window, self.servers, self.node) = new;
-            self.since = None;
+        let new = (
+            settings.twins_window,
+            settings.queues,
+            settings.twins_node,
+            settings.twins_origin,
+        );
+        if new != (self.window, self.servers, self.node, self.origin) {
+            (self.window, self.servers, self.node, self.origin) = new;
+            self.until = None;
         }
     }
 

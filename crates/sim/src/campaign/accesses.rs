@@ -58,7 +58,15 @@ const CHOSEN_BY: Lists = Lists {
 
 const HELD_OUT: Lists = Lists {
     processes: &[48, 96, 192, 384],
-    requests: &[16 << 10, 64 << 10, 128 << 10, 512 << 10],
+    requests: &[
+        16 << 10,
+        40 << 10,
+        64 << 10,
+        100 << 10,
+        128 << 10,
+        512 << 10,
+        700 << 10,
+    ],
     totals: &[3 << 30, 8 << 30],
     ionodes: &[1, 3, 6],
     servers: &[3, 6],

@@ -21,11 +21,11 @@ pub const ARMS: [&str; 5] = ["NOOP", "SJF", "TO-agg", "MLF", "TWINS:1ms"];
 
 pub struct Plan {
     pub period: Duration,
-    /// How long each static choice is measured in each phase.
-    pub fixed: Duration,
-    /// How long a phase is, and how often all of them come.
+    /// How long a phase is.
     pub phase: Duration,
-    pub repetitions: usize,
+    /// How often all of them come while nodes learn, and the best static choice is found; and after that.
+    pub learning: usize,
+    pub judged: usize,
 }
 
 /// What a node did.
@@ -64,27 +64,60 @@ impl Phase {
 /// What came of a phase.
 pub struct Outcome {
     pub name: &'static str,
-    /// By arm, megabytes a second.
-    pub fixed: Vec<(String, f64)>,
-    /// By kind of context, by repetition.
-    pub adaptive: [Vec<f64>; 2],
+    pub fixed: Vec<Rounds>,
+    /// By kind of context.
+    pub adaptive: Vec<Rounds>,
+}
+
+/// What a node did in a phase, round by round: megabytes a second.
+pub struct Rounds {
+    pub node: &'static str,
+    pub learning: Vec<f64>,
+    /// Empty for static choices that were not the best while others learned.
+    pub judged: Vec<f64>,
+}
+
+impl Rounds {
+    fn new(node: &'static str) -> Rounds {
+        Rounds {
+            node,
+            learning: Vec::new(),
+            judged: Vec::new(),
+        }
+    }
+
+    /// What counts; none of what was not measured.
+    pub fn speed(&self) -> f64 {
+        median(&self.judged)
+    }
 }
 
 /// What contexts are.
 pub const KINDS: [&str; 2] = ["parameters", "pattern"];
 
 impl Outcome {
-    pub fn best(&self) -> (&str, f64) {
-        let best = self.fixed.iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        best.map_or(("", f64::NAN), |(arm, speed)| (arm, *speed))
+    fn new(phase: Phase) -> Outcome {
+        Outcome {
+            name: phase.name(),
+            fixed: ARMS.map(Rounds::new).into(),
+            adaptive: KINDS.map(Rounds::new).into(),
+        }
+    }
+
+    /// The best static choice, by the rounds in which nodes learn. What it gives is measured in others: the best of several
+    /// figures is too good to be compared with in the rounds that made it the best.
+    pub fn best(&self) -> &Rounds {
+        let speed = |rounds: &&Rounds| median(&rounds.learning);
+        let best = self.fixed.iter();
+        best.max_by(|a, b| speed(a).total_cmp(&speed(b)))
+            .expect("there are arms")
     }
 }
 
-/// After the first half of the repetitions: the middle of the others.
-pub fn after_the_first(repetitions: &[f64]) -> f64 {
-    let mut last = repetitions[repetitions.len() / 2..].to_vec();
-    last.sort_by(f64::total_cmp);
-    last[last.len() / 2]
+fn median(speeds: &[f64]) -> f64 {
+    let mut speeds = speeds.to_vec();
+    speeds.sort_by(f64::total_cmp);
+    speeds.get(speeds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The one arm of those whose speed is to tell of all else: a council that has others to try would try them.
@@ -119,10 +152,9 @@ impl Drop for Council {
 /// The same policy, given and kept by adapting under a council, in turns.
 pub fn overhead(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Pair>> {
     std::fs::create_dir_all(dir)?;
-    let device = ["--emulate", "hdd", "--depth", "1"];
     let fixed = Server::presagio(
         &sub(dir, "fixed")?,
-        &[&device[..], &["--policy", ONLY]].concat(),
+        &[&DEVICE[..], &["--policy", ONLY]].concat(),
     )?;
     let (_council, address) = Council::start(dir, Duration::from_millis(250))?;
     let learning = [
@@ -135,7 +167,7 @@ pub fn overhead(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Pair>> {
         "--council",
         &address,
     ];
-    let adaptive = Server::presagio(&sub(dir, "adaptive")?, &[&device[..], &learning].concat())?;
+    let adaptive = Server::presagio(&sub(dir, "adaptive")?, &[&DEVICE[..], &learning].concat())?;
     let (one, other) = (Load::new(&fixed)?, Load::new(&adaptive)?);
     let long = Duration::from_millis(1500);
     let mut pairs = Vec::new();
@@ -169,62 +201,76 @@ pub fn overhead(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// Each static choice in each phase, then a node that adapts while phases come and go.
+/// Static choices and nodes that adapt, in turns, while phases come and go. Each has a node and an emulated disk of its own, of
+/// which one works at a time.
 pub fn phases(dir: &Path, plan: &Plan) -> anyhow::Result<Vec<Outcome>> {
     std::fs::create_dir_all(dir)?;
-    let steps = ARMS.len() + KINDS.len() * plan.repetitions;
-    let progress = progress(steps as u64);
-    let mut found: Vec<Outcome> = Phase::ALL
-        .iter()
-        .map(|phase| Outcome {
-            name: phase.name(),
-            fixed: Vec::new(),
-            adaptive: Default::default(),
-        })
-        .collect();
-    let device = ["--emulate", "hdd", "--depth", "1"];
-    for arm in ARMS {
-        progress.set_message(format!("{arm} on a disk"));
-        let (policy, window) = match arm.split_once(':') {
-            Some((policy, _)) => (policy, "1000"),
-            None => (arm, "1000"),
-        };
-        let arguments = [&device[..], &["--policy", policy, "--window", window]].concat();
-        let server = Server::presagio(&sub(dir, &arm.replace(':', "-"))?, &arguments)?;
-        let load = Load::new(&server)?;
+    let mut found = Phase::ALL.map(Outcome::new);
+    let fixed = ARMS.iter().map(|arm| static_node(dir, arm));
+    let fixed = fixed.collect::<anyhow::Result<Vec<_>>>()?;
+    let adaptive = KINDS.iter();
+    let adaptive = adaptive.map(|kind| adaptive_node(dir, kind, plan.period));
+    let adaptive = adaptive.collect::<anyhow::Result<Vec<_>>>()?;
+    let rounds = plan.learning + plan.judged;
+    let progress = progress((rounds * Phase::ALL.len()) as u64);
+    for round in 0..rounds {
+        let is_judged = round >= plan.learning;
         for (phase, outcome) in Phase::ALL.into_iter().zip(&mut found) {
-            outcome
-                .fixed
-                .push((arm.to_owned(), load.run(phase, plan.fixed)?));
-        }
-        progress.inc(1);
-    }
-    let (period, arms) = (plan.period.as_secs_f64().to_string(), ARMS.join(","));
-    for (at, kind) in KINDS.into_iter().enumerate() {
-        let learning = [
-            "--policy",
-            "adaptive",
-            "--period",
-            &period,
-            "--arms",
-            &arms,
-            "--seed",
-            "1",
-            "--context",
-            kind,
-        ];
-        let server = Server::presagio(&sub(dir, kind)?, &[&device[..], &learning].concat())?;
-        let load = Load::new(&server)?;
-        for _ in 0..plan.repetitions {
-            progress.set_message(format!("adapting by {kind}"));
-            for (phase, outcome) in Phase::ALL.into_iter().zip(&mut found) {
-                outcome.adaptive[at].push(load.run(phase, plan.phase)?);
+            progress.set_message(format!("{}, round {}", phase.name(), round + 1));
+            let best = is_judged.then(|| outcome.best().node);
+            let fixed = fixed.iter().zip(&mut outcome.fixed);
+            let fixed = fixed.filter(|(_, rounds)| best.is_none_or(|best| best == rounds.node));
+            let adaptive = adaptive.iter().zip(&mut outcome.adaptive);
+            let mut turns: Vec<_> = fixed.chain(adaptive).collect();
+            // Who is first changes: what the first leaves behind meets all.
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for ((_, load), rounds) in turns {
+                let speed = load.run(phase, plan.phase)?;
+                match is_judged {
+                    true => rounds.judged.push(speed),
+                    false => rounds.learning.push(speed),
+                }
             }
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    Ok(found)
+    Ok(found.into())
+}
+
+const DEVICE: [&str; 4] = ["--emulate", "hdd", "--depth", "1"];
+
+/// A node with this policy, and who loads it.
+fn static_node(dir: &Path, arm: &str) -> anyhow::Result<(Server, Load)> {
+    let policy = arm.split_once(':').map_or(arm, |(policy, _)| policy);
+    let arguments = [&DEVICE[..], &["--policy", policy, "--window", "1000"]].concat();
+    loaded(&sub(dir, &arm.replace(':', "-"))?, &arguments)
+}
+
+/// A node that adapts, by contexts of this kind.
+fn adaptive_node(dir: &Path, kind: &str, period: Duration) -> anyhow::Result<(Server, Load)> {
+    let (period, arms) = (period.as_secs_f64().to_string(), ARMS.join(","));
+    let learning = [
+        "--policy",
+        "adaptive",
+        "--period",
+        &period,
+        "--arms",
+        &arms,
+        "--seed",
+        "1",
+        "--context",
+        kind,
+    ];
+    loaded(&sub(dir, kind)?, &[&DEVICE[..], &learning].concat())
+}
+
+fn loaded(dir: &Path, arguments: &[&str]) -> anyhow::Result<(Server, Load)> {
+    let server = Server::presagio(dir, arguments)?;
+    let load = Load::new(&server)?;
+    Ok((server, load))
 }
 
 pub fn sub(dir: &Path, name: &str) -> anyhow::Result<std::path::PathBuf> {

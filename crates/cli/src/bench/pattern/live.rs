@@ -5,6 +5,7 @@
 //! recordings are then judged as those of the simulator are.
 
 use super::accuracy::{self, Run, Study};
+use super::agreement;
 use crate::bench::ionode::server::Server;
 use crate::bench::sim::live::{Work, arguments};
 use crate::bench::{Effort, Report};
@@ -46,7 +47,7 @@ pub fn measure(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         repetitions,
         processes: (1, 1),
         published: Settings::published_ionodes(1),
-        paper: "",
+        paper: None,
         least: [95.0, 99.0],
     };
     let dir = tempfile::tempdir()?;
@@ -79,6 +80,11 @@ pub fn measure(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
             })
         });
         let runs = runs.collect::<anyhow::Result<Vec<Run>>>()?;
+        if name == "published" {
+            let row = agreement::row(study.name, &settings, &runs);
+            let of = agreement::table(vec![row]);
+            report.tables.push(("live_agreement", of));
+        }
         for (what, learned) in [(study.name, 0), (LATER, runs.len() / 2)] {
             let orders = accuracy::orders(effort);
             let (tallies, known) = accuracy::judge(&study, &settings, &runs, orders, learned);
