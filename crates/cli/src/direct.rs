@@ -1,22 +1,26 @@
-//! The direct way: where an export is mounted on this machine too, a node within this process serves it from there while no
+//! The direct way: where an export is mounted on this machine too, a node of our own serves it from there while no
 //! other node can be reached. For `presagio mount --direct` and `presagio run --forward-direct`.
 //!
 //! A mount asks for it when it is time, and leaves it by itself. The programs of a run cannot: they have no thread that would
 //! look. So here it is decided for all of them ([`Direct::until_back`]): the way is given to who has found no node for a while, then to all
 //! alike, and it ends when a node answers again.
 //!
-//! The directory may hang, as mounts do. So the node starts, and ends, on a thread of its own, and nobody waits for that without a
-//! bound or holds a lock meanwhile: those who ask are told to come again.
+//! The directory may hang, as mounts do. So the node is a process of its own ([`process`]), and so is who looks at the directory before.
+//! A thread starts it and stays with it; nobody else waits for it without a bound or holds a lock meanwhile: those who ask are told to
+//! come again. If it is killed it is started again for who asks next.
+
+pub mod process;
 
 use crate::failure::failure;
+use crate::run::manager::close_all_but;
 use presagio_forward::{Connected, LastResort, Resort};
-use presagio_ionode::{Config, Node};
-use presagio_storage::{Directory, StripedSet};
-use std::io::{self, Read};
+use presagio_storage::StripedSet;
+use process::Process;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,9 +29,6 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How long who begins it waits for the node to start: less than a program waits for its switchboard.
 const START: Duration = Duration::from_secs(3);
-
-/// How long what was asked may take when the way ends.
-const DRAIN: Duration = Duration::from_secs(10);
 
 /// The way to a directory.
 pub struct Direct {
@@ -65,8 +66,9 @@ struct State {
 enum Phase {
     #[default]
     Off,
-    Starting,
-    On(Node),
+    /// With the process, when there is one.
+    Starting(Option<Arc<Process>>),
+    On(Arc<Process>),
     /// Never again.
     Over,
 }
@@ -83,34 +85,49 @@ pub enum Local {
 /// How long a directory may take to be looked at.
 const LOOK_AT: Duration = Duration::from_secs(5);
 
-/// Looks at a directory that `option` names, before this process has threads. One with the names of a striped set is no way to
-/// its bytes.
+/// What was found, as one process tells another.
+const THERE: &str = "there";
+const MISSING: &str = "missing";
+
+/// Looks at a directory that `option` names, before this process has threads.
 pub fn look_at(dir: &Path, option: &str) -> anyhow::Result<Local> {
-    if !answers(dir)? {
-        return Ok(Local::Silent);
-    }
     let cannot = |cause: &dyn std::fmt::Display| {
         let what = format!("cannot go to {} directly", dir.display());
         failure(what, cause, format!("leave {option} out"))
     };
-    match StripedSet::around(dir) {
-        Ok(Some(_)) => Err(cannot(
-            &"it belongs to a striped set: its files say where their bytes are, and have none",
-        )),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot(&error)),
-        _ if dir.is_dir() => Ok(Local::There),
-        _ => Ok(Local::Missing),
+    match looked(dir).map_err(|error| cannot(&error))?.as_deref() {
+        None => Ok(Local::Silent),
+        Some(THERE) => Ok(Local::There),
+        Some(MISSING) => Ok(Local::Missing),
+        Some("") => Err(cannot(&"who looked at it was killed")),
+        Some(why) => Err(cannot(&why)),
     }
 }
 
-/// Whether looking at a directory comes to an end. Another process tries, since who hangs can only be left.
-fn answers(dir: &Path) -> io::Result<bool> {
+/// What a directory is, or why it is none that could be served: one with the names of a striped set is no way to its bytes.
+fn look(dir: &Path) -> String {
+    match StripedSet::around(dir) {
+        Ok(Some(_)) => {
+            "it belongs to a striped set: its files say where their bytes are, and have none".into()
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => error.to_string(),
+        _ if dir.is_dir() => THERE.into(),
+        _ => MISSING.into(),
+    }
+}
+
+/// What [`look`] says, if it comes to an end. Another process does it, since who hangs can only be left.
+fn looked(dir: &Path) -> io::Result<Option<String>> {
     let (end, child_end) = UnixStream::pair()?;
     // SAFETY: this process has no other thread that could hold a lock which the child needs.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
-            let _ = StripedSet::around(dir);
+            // Who reads what this process writes must not wait for one that hangs.
+            close_all_but(&[child_end.as_raw_fd()].into());
+            // SAFETY: both are open.
+            unsafe { libc::dup2(1, 2) };
+            let _ = (&child_end).write_all(look(dir).as_bytes());
             // SAFETY: ends the child at once; nothing of the parent's is flushed or undone there.
             unsafe { libc::_exit(0) }
         }
@@ -118,8 +135,8 @@ fn answers(dir: &Path) -> io::Result<bool> {
     };
     drop(child_end);
     end.set_read_timeout(Some(LOOK_AT))?;
-    // It says nothing: its end is closed when it has ended.
-    let ended = (&end).read(&mut [0]).is_ok();
+    let mut said = String::new();
+    let ended = (&end).read_to_string(&mut said).is_ok();
     // SAFETY: no memory is involved, and a child that was not waited for is still ours.
     unsafe {
         libc::kill(child, libc::SIGKILL);
@@ -127,7 +144,7 @@ fn answers(dir: &Path) -> io::Result<bool> {
         let options = if ended { 0 } else { libc::WNOHANG };
         libc::waitpid(child, std::ptr::null_mut(), options);
     }
-    Ok(ended)
+    Ok(ended.then_some(said))
 }
 
 /// The way for one who knows when to use it.
@@ -178,20 +195,23 @@ impl Direct {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends it for good, when all that was asked is answered. Who waits for that should not do so for ever: the other end of the
-    /// channel is dropped then.
-    pub fn end(&self) -> Receiver<()> {
-        let (done, ended) = channel();
+    /// Ends it for good. The process that there is answers what was asked, and ends, or is killed soon: nobody should wait for it for
+    /// ever.
+    pub fn end(&self) -> Option<Arc<Process>> {
         let phase = std::mem::replace(&mut self.state().phase, Phase::Over);
         self.has_node.store(false, SeqCst);
-        if let Phase::On(node) = phase {
-            // Without a thread it ends with the process.
-            let _ = spawn("direct-end", move || {
-                node.drain(DRAIN);
-                drop(done);
-            });
+        match phase {
+            Phase::On(process) => {
+                process.leave();
+                Some(process)
+            }
+            // Nobody has asked it for anything yet.
+            Phase::Starting(Some(process)) => {
+                process.kill();
+                None
+            }
+            Phase::Starting(None) | Phase::Off | Phase::Over => None,
         }
-        ended
     }
 
     /// Whether it is time for it.
@@ -202,59 +222,92 @@ impl Direct {
         })
     }
 
-    /// A node is back, or was: who finds none from now on waits from now on. Leaves the node to be drained.
-    fn leave(&self, state: &mut State) -> Option<Node> {
+    /// A node is back, or was: who finds none from now on waits from now on.
+    fn leave(&self, state: &mut State) {
         state.without_since = None;
         state.failure.clear();
         self.at_once.store(false, SeqCst);
-        if !matches!(state.phase, Phase::On(_)) {
-            return None;
-        }
-        self.has_node.store(false, SeqCst);
-        match std::mem::take(&mut state.phase) {
-            Phase::On(node) => Some(node),
-            _ => None,
+        if let Phase::On(process) = &state.phase {
+            process.leave();
+            self.turn_off(state);
         }
     }
 
-    /// Starts the node, however long the directory takes for that, unless another is back by now. The caller has set the phase.
-    fn start(&self) {
+    fn turn_off(&self, state: &mut State) {
+        state.phase = Phase::Off;
+        self.has_node.store(false, SeqCst);
+    }
+
+    /// The life of a node, unless another is back by now. The caller has set the phase, on another thread: this one stays for as
+    /// long as the process is there, which would end with it.
+    fn keep(&self) {
         let rule = self.rule.as_ref().filter(|_| !self.at_once.load(SeqCst));
         let is_back = rule.is_some_and(|rule| (rule.is_back)());
-        let started = match is_back {
-            true => Err("a node is back".to_owned()),
-            false => self.start_node(),
-        };
-        let mut state = self.state();
         if is_back {
             // There is no node yet to be left.
-            self.leave(&mut state);
+            self.leave(&mut self.state());
+            return self.failed("a node is back".into());
         }
-        let is_wanted = matches!(state.phase, Phase::Starting) && self.is_time(&state);
-        if let Phase::Starting = state.phase {
-            state.phase = Phase::Off;
-        }
-        let unwanted = match started {
-            Ok(node) if is_wanted => {
-                self.was_used.store(true, SeqCst);
-                self.has_node.store(true, SeqCst);
-                state.phase = Phase::On(node);
-                None
-            }
-            Ok(node) => Some(node),
-            Err(why) => {
-                state.failure = why;
-                None
-            }
+        let process = match Process::start(&self.dir) {
+            Ok(process) => Arc::new(process),
+            Err(error) => return self.failed(error.to_string()),
         };
-        self.started.notify_all();
-        drop(state);
-        drop(unwanted);
+        self.begins(&process);
+        match process.ready() {
+            Ok(()) => self.serves(&process),
+            Err(why) => {
+                process.leave();
+                self.failed(why);
+            }
+        }
+        process.until_left();
+        self.lost(&process);
+        process.see_out();
     }
 
-    fn start_node(&self) -> Result<Node, String> {
-        let node = Node::start(Config::new(&self.dir), Arc::new(Directory), &[], false);
-        node.map_err(|error| error.to_string())
+    /// There is a process.
+    fn begins(&self, process: &Arc<Process>) {
+        match &mut self.state().phase {
+            Phase::Starting(starting) => *starting = Some(process.clone()),
+            // It is over.
+            _ => process.kill(),
+        }
+    }
+
+    /// It can be asked, if it is still wanted.
+    fn serves(&self, process: &Arc<Process>) {
+        let mut state = self.state();
+        let is_starting = matches!(state.phase, Phase::Starting(_));
+        if is_starting && self.is_time(&state) {
+            state.phase = Phase::On(process.clone());
+            self.was_used.store(true, SeqCst);
+            self.has_node.store(true, SeqCst);
+        } else {
+            if is_starting {
+                state.phase = Phase::Off;
+            }
+            process.leave();
+        }
+        self.started.notify_all();
+    }
+
+    /// There is no node.
+    fn failed(&self, why: String) {
+        let mut state = self.state();
+        if let Phase::Starting(_) = state.phase {
+            state.phase = Phase::Off;
+        }
+        state.failure = why;
+        self.started.notify_all();
+    }
+
+    /// A process is gone, or will be: if it was not told to, whoever needs it next has it started again.
+    fn lost(&self, process: &Arc<Process>) {
+        let mut state = self.state();
+        if matches!(&state.phase, Phase::On(now) if Arc::ptr_eq(now, process)) {
+            self.turn_off(&mut state);
+            state.failure = "its process has ended".into();
+        }
     }
 
     /// Looks for a node for as long as this matters; one at a time.
@@ -279,21 +332,15 @@ impl Direct {
         };
         let is_back = (rule.is_back)();
         let mut state = self.state();
-        let node = match is_back {
-            true => self.leave(&mut state),
-            false => None,
-        };
+        if is_back {
+            self.leave(&mut state);
+        }
         state.is_watched = match state.phase {
             Phase::Off => state.without_since.is_some() || self.at_once.load(SeqCst),
-            Phase::Starting | Phase::On(_) => true,
+            Phase::Starting(_) | Phase::On(_) => true,
             Phase::Over => false,
         };
-        let goes_on = state.is_watched;
-        drop(state);
-        if let Some(node) = node {
-            node.drain(DRAIN);
-        }
-        goes_on
+        state.is_watched
     }
 }
 
@@ -315,13 +362,10 @@ impl Resort for Direct {
         let mut state = self.state();
         if matches!(state.phase, Phase::Off) && self.is_time(&state) {
             let direct = self.clone();
-            spawn("direct", move || {
-                without_umask();
-                direct.start();
-            })?;
-            (state.phase, state.failure) = (Phase::Starting, "it does not answer".into());
+            spawn("direct", move || direct.keep())?;
+            (state.phase, state.failure) = (Phase::Starting(None), "it does not answer".into());
             // Who comes meanwhile is sent away: those who wait here would keep others from being answered.
-            let is_starting = |state: &mut State| matches!(state.phase, Phase::Starting);
+            let is_starting = |state: &mut State| matches!(state.phase, Phase::Starting(_));
             let waited = self.started.wait_timeout_while(state, START, is_starting);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -348,29 +392,16 @@ impl Resort for Direct {
 impl State {
     /// A connection, if the node is there.
     fn visit(&self) -> io::Result<Option<Connected>> {
-        let Phase::On(node) = &self.phase else {
-            return Ok(None);
-        };
-        let (ours, theirs) = UnixStream::pair()?;
-        node.adopt(theirs)?;
-        Ok(Some(Box::new(ours)))
+        match &self.phase {
+            Phase::On(process) => Ok(Some(Box::new(process.visit()?))),
+            _ => Ok(None),
+        }
     }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(work).map(drop)
-}
-
-/// Clients say with which permissions files are to be made, after a umask of their own. Ours must not count once more: not for this
-/// thread and those that it starts, while it stays what it was for all others.
-fn without_umask() {
-    // SAFETY: only the umask, working directory and root are no longer shared, and no thread that does so looks at the last two.
-    match unsafe { libc::unshare(libc::CLONE_FS) } {
-        0 => drop(rustix::process::umask(rustix::fs::Mode::empty())),
-        // Containers may forbid it. Files then have fewer permissions than were asked for, never more.
-        _ => tracing::warn!("files that are made directly have the umask of this process too"),
-    }
 }
 
 #[cfg(test)]
@@ -395,6 +426,16 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
     }
 
+    /// Whoever asks gets a connection, as soon as the node has started. That it was time must have been so before.
+    fn is_given(way: &Arc<Direct>, without: Duration) -> Connected {
+        let mut given = None;
+        until("there is a connection", || {
+            given = way.clone().connect(without).ok();
+            given.is_some()
+        });
+        given.expect("a connection")
+    }
+
     /// More than an hour passes since it was first asked for.
     fn an_hour_passes(way: &Direct) {
         let mut state = way.state();
@@ -403,7 +444,7 @@ mod tests {
         assert!(state.without_since.is_some());
     }
 
-    fn until(what: &str, is_so: impl Fn() -> bool) {
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         let late = Instant::now() + Duration::from_secs(60);
         while !is_so() {
             assert!(Instant::now() < late, "{what}");
@@ -417,7 +458,7 @@ mod tests {
         is_refused(&way);
         assert!(way.clone().visit().unwrap().is_none());
         an_hour_passes(&way);
-        way.clone().connect(Duration::ZERO).expect("it is time");
+        is_given(&way, Duration::ZERO);
         assert!(way.is_used() && way.was_used());
         assert!(way.clone().visit().unwrap().is_some());
         is_back.store(true, SeqCst);
@@ -438,7 +479,7 @@ mod tests {
         is_refused(&way);
         assert!(!way.was_used());
         an_hour_passes(&way);
-        way.clone().connect(Duration::ZERO).expect("it is time");
+        is_given(&way, Duration::ZERO);
     }
 
     #[test]
@@ -446,7 +487,7 @@ mod tests {
         let (_dir, way, _) = way();
         way.state().is_watched = true;
         is_refused(&way);
-        way.clone().connect(2 * HOUR).expect("it is time");
+        is_given(&way, 2 * HOUR);
     }
 
     #[test]
@@ -480,13 +521,46 @@ mod tests {
     fn what_has_ended_does_not_begin_again() {
         let (_dir, way, _) = way();
         way.at_once();
-        way.clone()
-            .connect(Duration::ZERO)
-            .expect("no node from the beginning");
-        let ended = way.end();
-        let patience = Duration::from_secs(60);
-        let error = ended.recv_timeout(patience).unwrap_err();
-        assert_eq!(error, std::sync::mpsc::RecvTimeoutError::Disconnected);
+        // There was no node from the beginning.
+        let _connection = is_given(&way, Duration::ZERO);
+        let process = way.end().expect("a process");
+        assert!(process.has_ended(Duration::from_secs(60)));
         is_refused(&way);
+    }
+
+    #[test]
+    fn one_that_was_killed_is_started_again_for_who_asks_next() {
+        let (_dir, way, _) = way();
+        way.at_once();
+        let _connection = is_given(&way, Duration::ZERO);
+        match &way.state().phase {
+            Phase::On(process) => process.kill(),
+            _ => panic!("it is used"),
+        }
+        until("that it is gone is seen", || !way.has_node.load(SeqCst));
+        is_given(&way, Duration::ZERO);
+        assert!(way.has_node.load(SeqCst));
+    }
+
+    #[test]
+    fn what_ends_before_it_has_begun_does_not_begin() {
+        let (_dir, way, _) = way();
+        way.at_once();
+        spawn("asks", {
+            let way = way.clone();
+            move || drop(way.connect(Duration::ZERO))
+        })
+        .unwrap();
+        until("it begins", || !matches!(way.state().phase, Phase::Off));
+        drop(way.end());
+        is_refused(&way);
+        until("nobody keeps a process", || Arc::strong_count(&way) == 1);
+    }
+
+    #[test]
+    fn a_directory_is_there_or_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(look(dir.path()), THERE);
+        assert_eq!(look(&dir.path().join("not")), MISSING);
     }
 }

@@ -135,6 +135,9 @@ enum Command {
     /// What `bench ionode` forwards: a program that reads and writes, and the relay beside the node.
     #[command(name = "bench-forwarded", hide = true)]
     BenchForwarded(bench::ionode::forwarded::Args),
+    /// What `run --forward-direct` and `mount --direct` go to when no node is left.
+    #[command(name = direct::process::NAME, hide = true)]
+    DirectNode(direct::process::Args),
 }
 
 fn main() -> ExitCode {
@@ -175,6 +178,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::BenchLoad(args) => bench::run::load::run(&args),
         Command::BenchCalls(args) => bench::preload::calls::run(&args),
         Command::BenchForwarded(args) => bench::ionode::forwarded::work(&args),
+        Command::DirectNode(args) => direct::process::serve(&args),
     }
 }
 

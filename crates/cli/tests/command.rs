@@ -69,7 +69,7 @@ fn completions_know_the_subcommands_of_every_shell() {
             said.out.contains("compare") && said.out.contains("strict"),
             "{shell}"
         );
-        let hidden = ["tiny", "bench-count"];
+        let hidden = ["tiny", "bench-count", "direct-node"];
         assert!(!hidden.iter().any(|h| said.out.contains(h)), "{shell}");
     }
 }
@@ -103,11 +103,25 @@ fn there_is_a_manual_page_for_every_subcommand() {
             "{name}.1:\n{page}"
         );
     }
-    let hidden = format!("{pages}/presagio-bench-count.1");
-    assert!(
-        !std::path::Path::new(&hidden).exists(),
-        "what is hidden has no manual page"
-    );
+    for hidden in ["bench-count", "direct-node"] {
+        let page = format!("{pages}/presagio-{hidden}.1");
+        assert!(
+            !std::path::Path::new(&page).exists(),
+            "what is hidden has no manual page"
+        );
+    }
+    let page = std::fs::read_to_string(format!("{pages}/presagio.1")).unwrap();
+    assert!(!page.contains("direct\\-node"), "{page}");
+    let help = presagio_ok(&["--help"]).out;
+    assert!(!help.contains("direct-node"), "{help}");
+}
+
+#[test]
+fn what_is_a_part_of_other_commands_is_none_for_people() {
+    let said = presagio(&["direct-node", "/"]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    let advice = "use `presagio run --forward-direct`";
+    assert!(said.err.contains(advice), "{}", said.err);
 }
 
 #[test]

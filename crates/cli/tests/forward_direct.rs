@@ -4,14 +4,14 @@
 mod common;
 
 use common::apart::apart;
-use common::forwarded::{FAR, forwarded, succeeds};
-use common::nodes::{Mounted, Node, pattern, until};
+use common::forwarded::{Busy, FAR, forwarded, succeeds};
+use common::nodes::{Mounted, Node, beside, pattern, until};
 use common::{TempDir, library, program};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Another place that is forwarded, to a node that is well.
@@ -24,7 +24,7 @@ const BOUND: Duration = Duration::from_secs(240);
 struct Hanging {
     node: Node,
     local: Mounted,
-    _other: Node,
+    other: Node,
 }
 
 impl Hanging {
@@ -33,18 +33,25 @@ impl Hanging {
         fs::create_dir(&export).unwrap();
         fs::write(export.join("file"), "content").unwrap();
         let node = Node::unix(dir, "node", &export, &[]);
-        let _other = Node::unix(dir, "other", &export, &[]);
-        let local = Mounted::start(&[&_other.at], &dir.join("local"), None, &[]);
-        Hanging {
-            node,
-            local,
-            _other,
-        }
+        let other = Node::unix(dir, "other", &export, &[]);
+        let local = Mounted::start(&[&other.at], &dir.join("local"), None, &[]);
+        Hanging { node, local, other }
     }
 
     /// Runs a script, and waits until it is over. When it has made the file `begun`, the node is killed and the local mount
     /// hangs, and there is a file `hangs`.
     fn run(&mut self, dir: &Path, more: &[&str], script: &str) {
+        self.run_while(dir, more, script, |_| {});
+    }
+
+    /// The same, after something has happened to the local mount.
+    fn run_while(
+        &mut self,
+        dir: &Path,
+        more: &[&str],
+        script: &str,
+        happens: impl FnOnce(&Hanging),
+    ) {
         let direct = format!("{FAR}={}", self.local.path("").display());
         let mut options = vec!["--forward-direct", &direct];
         options.extend(["--timeout", "2", "--patience", "4"]);
@@ -57,32 +64,34 @@ impl Hanging {
                 dir.join("begun").exists() || runs.is_finished()
             });
             self.node.kill();
-            at_rest(&self.local.path(""));
+            happens(self);
             self.local.freeze();
             fs::write(dir.join("hangs"), "").unwrap();
             runs.join()
         });
+        self.other.thaw();
         self.local.thaw();
         ended.expect("it ends well");
     }
 }
 
-/// Waits until a mount has nothing to do for a while. Whoever waits for what a FUSE process has taken and does not answer
-/// cannot be killed, and neither can a run that has such a thread: that is the kernel's way, and not what is tested here.
-fn at_rest(mount: &Path) {
-    let connections = Path::new("/sys/fs/fuse/connections");
-    // Seen by this test's own namespace only.
-    let mut show = Command::new("mount");
-    show.args(["-t", "fusectl", "none"]).arg(connections);
-    assert!(show.status().unwrap().success());
-    let number = rustix::fs::minor(fs::metadata(mount).unwrap().dev());
-    let waiting = connections.join(number.to_string()).join("waiting");
-    let mut quiet = 0;
-    until("the mount is at rest", || {
-        let none = fs::read_to_string(&waiting).unwrap().trim() == "0";
-        quiet = if none { quiet + 1 } else { 0 };
-        quiet >= 20
-    });
+/// What the kernel has asked of a mount, and has no answer to yet.
+struct Waiting(PathBuf);
+
+impl Waiting {
+    fn of(mount: &Mounted) -> Waiting {
+        let connections = Path::new("/sys/fs/fuse/connections");
+        // Seen by this test's own namespace only.
+        let mut show = Command::new("mount");
+        show.args(["-t", "fusectl", "none"]).arg(connections);
+        assert!(show.status().unwrap().success());
+        let number = rustix::fs::minor(fs::metadata(mount.path("")).unwrap().dev());
+        Waiting(connections.join(number.to_string()).join("waiting"))
+    }
+
+    fn is_any(&self) -> bool {
+        fs::read_to_string(&self.0).unwrap().trim() != "0"
+    }
 }
 
 #[test]
@@ -127,6 +136,104 @@ fn a_run_ends_also_when_the_directory_hangs_that_it_has_used() {
             "#;
         hanging.run(dir, &[], script);
     });
+}
+
+/// Who waits for what a FUSE process has taken and does not answer cannot be killed.
+#[test]
+fn a_run_ends_also_when_the_directory_hangs_with_what_it_was_asked_for() {
+    let name = "a_run_ends_also_when_the_directory_hangs_with_what_it_was_asked_for";
+    apart(name, BOUND, |dir| {
+        let mut hanging = Hanging::new(dir);
+        hanging.node.kill();
+        let waiting = Waiting::of(&hanging.local);
+        let script = r#"
+            [ "$(cat "$FAR/file")" = content ]
+            touch "$OUTSIDE/begun"
+            until [ -e "$OUTSIDE/stalls" ]; do sleep 0.01; done
+            ! cat "$FAR/file"
+            "#;
+        hanging.run_while(dir, &[], script, |hanging| {
+            // The mount takes what it is asked, and can give no answer.
+            hanging.other.freeze();
+            fs::write(dir.join("stalls"), "").unwrap();
+            let mut seen = 0;
+            until("the mount is asked", || {
+                seen = if waiting.is_any() { seen + 1 } else { 0 };
+                seen >= 20
+            });
+        });
+    });
+}
+
+#[test]
+fn programs_do_not_see_that_the_process_is_killed_which_serves_them_directly() {
+    let dir = TempDir::new("direct-killed");
+    let path = |name: &str| Path::new(dir.path()).join(name);
+    fs::create_dir(path("export")).unwrap();
+    let (outside, export) = (path(""), path("export"));
+    let busy = Busy { outside, export };
+    let direct = format!("{FAR}={}", busy.export.display());
+    let none = format!("unix:{}", path("none").display());
+    let options = ["--forward-direct", &direct];
+    let command = forwarded(&none, None, &options, &busy.outside);
+    let said = std::thread::scope(|scope| {
+        let runs = scope.spawn(|| busy.run(command, FAR));
+        let stops = busy.stops();
+        busy.goes_on();
+        for _ in 0..6 {
+            let process = beside(&busy.export).expect("a process");
+            kill_process(process, Signal::KILL).unwrap();
+            busy.goes_on();
+        }
+        drop(stops);
+        runs.join().unwrap()
+    });
+    busy.judge(&said);
+    until("nothing is left", || beside(&busy.export).is_none());
+}
+
+#[test]
+fn the_process_that_serves_directly_has_nothing_of_the_command_and_ends_with_the_run() {
+    let dir = TempDir::new("direct-beside");
+    let path = |name: &str| Path::new(dir.path()).join(name);
+    fs::create_dir(path("export")).unwrap();
+    fs::write(path("export/file"), "content").unwrap();
+    let direct = format!("{FAR}={}", path("export").display());
+    let none = format!("unix:{}", path("none").display());
+    let options = ["--forward-direct", &direct];
+    let inner = forwarded(&none, None, &options, &path(""));
+    // Not through `timeout`: the run is to be killed alone.
+    let inner: Vec<_> = inner.get_args().skip(3).map(ToOwned::to_owned).collect();
+    let mut command = Command::new("bash");
+    let hold = r#"exec 9> "$OUTSIDE/held"; exec "$@""#;
+    command.args(["-euc", hold, "bash"]).args(inner);
+    let script = r#"
+        cat "$FAR/file" > "$OUTSIDE/was"
+        touch "$OUTSIDE/begun"
+        exec sleep 600
+        "#;
+    command.args(["bash", "-euc", script]);
+    command.env("PRESAGIO_LIB", library()).env("FAR", FAR);
+    command.env("OUTSIDE", path("")).stdin(Stdio::null());
+    let mut run = command.spawn().unwrap();
+    until("it has begun", || path("begun").exists());
+    let process = beside(&path("export")).expect("a process");
+    let of = |what: &str| format!("/proc/{}/{what}", process.as_raw_nonzero());
+    let open = fs::read_dir(of("fd")).unwrap().flatten();
+    let open: Vec<PathBuf> = open.flat_map(|fd| fs::read_link(fd.path())).collect();
+    assert!(!open.contains(&path("held")), "{open:?}");
+    let nowhere = open.iter().filter(|fd| fd.as_path() == "/dev/null");
+    assert!(nowhere.count() >= 3, "{open:?}");
+    let environment = fs::read(of("environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    for ours in ["LD_PRELOAD=", "PRESAGIO_"] {
+        assert!(!environment.contains(ours), "{environment}");
+    }
+    let session = rustix::process::getsid(Some(process)).unwrap();
+    assert_eq!(session, process, "a session of its own");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    until("it has ended", || beside(&path("export")).is_none());
 }
 
 #[test]

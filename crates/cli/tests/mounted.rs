@@ -8,9 +8,10 @@ mod common;
 use common::apart::{apart, run};
 use common::forwarded::{FAR, forwarded, succeeds};
 use common::nodes::{
-    At, Mounted, Node, PROGRAMS, Running, killed_while, pattern, say, script, until,
+    At, Mounted, Node, PROGRAMS, Running, beside, killed_while, pattern, say, script, until,
 };
 use common::{presagio_ok, program};
+use rustix::process::{Signal, kill_process};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -672,9 +673,12 @@ fn a_mount_goes_to_the_directory_itself_while_there_is_no_node() {
             fs::write(mount.path(&format!("made{round}")), "x").unwrap();
         };
         work(0);
-        for round in [1, 3] {
+        for round in [1, 4] {
             node.kill();
             work(round);
+            let process = beside(&export).expect("a process");
+            kill_process(process, Signal::KILL).unwrap();
+            work(round + 1);
             node.start_again();
             until("the mount is back at the node", || {
                 // It goes there with what is asked next.
@@ -683,11 +687,12 @@ fn a_mount_goes_to_the_directory_itself_while_there_is_no_node() {
                 let status = presagio_ok(&["ionode", "status", &control]).json();
                 status["connections"].as_u64() > Some(0)
             });
-            work(round + 1);
+            work(round + 2);
         }
-        assert_eq!(fs::read(export.join("log")).unwrap(), b"0\n1\n2\n3\n4\n");
-        assert_eq!(fs::read(export.join("file")).unwrap().len(), 25_000);
-        assert!((0..5).all(|round| export.join(format!("made{round}")).exists()));
+        let lines: String = (0..7).map(|round| format!("{round}\n")).collect();
+        assert_eq!(fs::read_to_string(export.join("log")).unwrap(), lines);
+        assert_eq!(fs::read(export.join("file")).unwrap().len(), 35_000);
+        assert!((0..7).all(|round| export.join(format!("made{round}")).exists()));
     });
 }
 

@@ -80,7 +80,7 @@ impl Identity {
     }
 }
 
-/// Something that speaks the protocol and can be had when no node can: say, a node within this process that serves the
+/// Something that speaks the protocol and can be had when no node can: say, a node on this machine that serves the
 /// same export from a local mount of it. It is left again when a node answers: by the client, or where that has no
 /// [threads](Options::threads) by whoever gives it.
 #[derive(Clone)]

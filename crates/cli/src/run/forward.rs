@@ -16,7 +16,6 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// What to forward, and how.
@@ -216,8 +215,8 @@ impl Forwarding {
             (way.dir(), way.end())
         });
         let (ends, late): (Vec<_>, _) = (ends.collect(), Instant::now() + END);
-        for (dir, end) in ends {
-            while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(LOOK) {
+        for (dir, process) in ends {
+            while process.as_ref().is_some_and(|it| !it.has_ended(LOOK)) {
                 if Instant::now() > late || is_in_a_hurry() {
                     let dir = dir.display();
                     say(&format!("presagio: {dir} does not answer, and is left\n"));

@@ -8,6 +8,7 @@ use super::supervise::say;
 use presagio_advise::manager::Summary;
 use presagio_advise::manager::desk::{Desk, Doors, Ticket};
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -145,12 +146,23 @@ pub fn stand_back() {
 
 /// Away from the terminal and from all that the command has to do with.
 fn leave_home(plan: &Plan, guest: &UnixStream, door: Option<&Door>) {
-    // SAFETY: no memory involved, but for the mask, which is there.
+    be_apart(c"presagio-mgr");
+    stand_back();
+    let ours = [
+        Some(guest.as_raw_fd()),
+        door.map(|d| d.listener.as_raw_fd()),
+        plan.trace.as_ref().map(AsRawFd::as_raw_fd),
+        plan.json.as_ref().map(AsRawFd::as_raw_fd),
+        plan.report.as_ref().and_then(|report| report.descriptor()),
+    ];
+    close_all_but(&ours.into_iter().flatten().collect());
+}
+
+/// Into a session of its own, under a name of its own, where no signal for the command does anything.
+pub fn be_apart(name: &CStr) {
+    // SAFETY: no memory involved, but for the mask and the name, which are there.
     unsafe {
         libc::setsid();
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         // What is meant for a job reaches us too; the job decides what becomes of it, and we end with it.
         for signal in [
             libc::SIGHUP,
@@ -165,21 +177,15 @@ fn leave_home(plan: &Plan, guest: &UnixStream, door: Option<&Door>) {
             libc::signal(signal, libc::SIG_IGN);
         }
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        libc::prctl(libc::PR_SET_NAME, c"presagio-mgr".as_ptr());
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
     }
-    stand_back();
-    let ours = [
-        Some(guest.as_raw_fd()),
-        door.map(|d| d.listener.as_raw_fd()),
-        plan.trace.as_ref().map(AsRawFd::as_raw_fd),
-        plan.json.as_ref().map(AsRawFd::as_raw_fd),
-        plan.report.as_ref().and_then(|report| report.descriptor()),
-    ];
-    close_all_but(&ours.into_iter().flatten().collect());
 }
 
-/// Closes what was inherited.
-fn close_all_but(ours: &BTreeSet<RawFd>) {
+/// Closes what was inherited, but for stderr; stdin and stdout lead nowhere.
+pub fn close_all_but(ours: &BTreeSet<RawFd>) {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = open
         .flatten()

@@ -242,6 +242,17 @@ impl Drop for Mounted {
     }
 }
 
+/// The process that serves a directory where no node does (`--direct`, `--forward-direct`), if there is one.
+pub fn beside(dir: &Path) -> Option<Pid> {
+    let arguments = format!("presagio\0direct-node\0{}\0", dir.display());
+    let mut all = fs::read_dir("/proc").unwrap().flatten();
+    all.find_map(|one| {
+        let pid = one.file_name().to_str()?.parse().ok()?;
+        let said = fs::read(one.path().join("cmdline")).ok()?;
+        (said == arguments.as_bytes()).then(|| Pid::from_raw(pid).unwrap())
+    })
+}
+
 /// Programs for tests to run.
 pub const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
 
