@@ -259,7 +259,7 @@ impl Manager {
             // Asked first: what was reported before is then drained.
             let (is_over, wants_summary) = (host.is_over(), host.wants_summary());
             let began = Instant::now();
-            let (found, helps) = self.look(is_over);
+            let (found, helps) = self.look();
             let shown = match (is_over, wants_summary) {
                 (true, _) => Some(self.finish()),
                 (_, true) => Some(self.glimpse()),
@@ -288,10 +288,9 @@ impl Manager {
     }
 
     /// One round; how much was found that had to be thought about, at least one if there was anything, and whether some of it was of
-    /// a process that can be helped. In the last one nothing is planned any more.
-    fn look(&mut self, is_last: bool) -> (usize, bool) {
-        let helps_on = self.advise && !is_last;
-        if helps_on && self.memory_asked.is_none_or(|at| at.elapsed() >= MEMORY) {
+    /// a process that can be helped.
+    fn look(&mut self) -> (usize, bool) {
+        if self.advise && self.memory_asked.is_none_or(|at| at.elapsed() >= MEMORY) {
             self.mind_memory();
         }
         let mut batch = std::mem::take(&mut self.batch);
@@ -309,7 +308,7 @@ impl Manager {
         let helps = !batch.sums().is_empty() || origins.any(|o| !self.processes.is_stranger(o));
         batch.clear();
         self.batch = batch;
-        if helps_on {
+        if self.advise {
             self.hear_workers();
             self.expect();
             self.plan();

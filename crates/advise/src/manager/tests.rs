@@ -168,7 +168,7 @@ fn directory() -> tempfile::TempDir {
 /// Looks until something is so.
 fn look_until(manager: &mut Manager, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
-        manager.look(false);
+        manager.look();
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -181,7 +181,7 @@ fn opens(manager: &Manager) -> usize {
 fn look_and_sweep(manager: &mut Manager) {
     for _ in 0..SUSPICIOUS_SWEEPS {
         manager.swept -= SWEEP;
-        manager.look(false);
+        manager.look();
     }
 }
 
@@ -190,7 +190,7 @@ fn what_a_program_lost_is_counted_wherever_the_manager_is() {
     let mut manager = manager();
     let mut program = Program::new(&manager);
     program.tell(Kind::Gap, 7);
-    manager.look(false);
+    manager.look();
     assert_eq!(manager.lost, 7);
 }
 
@@ -212,7 +212,7 @@ fn of_a_file_that_an_io_node_serves_the_node_is_told_and_nobody_else() {
     for step in 0..100 {
         let start = sys::monotonic_ns();
         program.tell_at(Kind::Operation(Action::Read), start, step * 10, 10);
-        manager.look(false);
+        manager.look();
         std::thread::sleep(Duration::from_micros(50));
     }
     let summary = manager.glimpse();
@@ -238,7 +238,7 @@ fn a_file_whose_closing_was_lost_does_not_stay_open() {
     let mut manager = manager();
     let mut program = Program::new(&manager);
     program.tell(Kind::Operation(Action::Open), 0);
-    manager.look(false);
+    manager.look();
     assert_eq!(opens(&manager), 1);
     program.client.close_file(program.slot); // and its record found no room
     program.tell(Kind::Gap, 1);
@@ -268,12 +268,12 @@ fn a_hot_loop_is_counted_to_the_last_byte_and_not_thought_about() {
     let many = u64::from(skim::RING) / 2;
     (0..4).for_each(|_| {
         program.read_in_a_loop(&mut clock, many);
-        manager.look(false);
+        manager.look();
     });
     assert_eq!(scribe.book().accessed, 0, "the mind was told");
     program.read_in_a_loop(&mut clock, 10);
     program.tell_at(Kind::Operation(Action::Close), clock + 1, 0, 0);
-    manager.look(false);
+    manager.look();
     assert_eq!(
         opens(&manager),
         0,
@@ -305,7 +305,7 @@ fn a_trace_has_every_operation_of_a_hot_loop() {
     let mut clock = manager.began;
     (0..3).for_each(|_| {
         program.read_in_a_loop(&mut clock, many);
-        manager.look(false);
+        manager.look();
     });
     assert_eq!(manager.skimmed, 3 * many);
     manager.finish();
@@ -333,7 +333,7 @@ fn what_comes_after_a_long_computation_is_expected_before_it() {
                 1000,
             );
         }
-        manager.look(false);
+        manager.look();
     }
     let book = scribe.book();
     let next = book.expected.first().expect("nothing is expected");
@@ -395,35 +395,21 @@ fn what_was_written_is_let_go_when_the_mind_says_so() {
 }
 
 #[test]
-fn when_the_run_is_over_nothing_is_planned_any_more() {
-    let scribe = Scribe::default();
-    let mut manager = make(true, scribe.made(), None);
-    let says = Hint::OpenAhead {
-        path: "/nowhere".into(),
-    };
-    scribe.book().says.push(says);
-    manager.look(true);
-    assert_eq!(scribe.book().says.len(), 1, "nobody asked");
-    manager.look(false);
-    assert!(scribe.book().says.is_empty());
-}
-
-#[test]
 fn memory_that_gets_short_later_is_noticed() {
     let scribe = Scribe::default();
     let mut manager = make(true, scribe.made(), None);
     let told = || scribe.book().memory.clone();
-    manager.look(false);
+    manager.look();
     assert_eq!(told().len(), 1, "from the beginning");
     manager.memory = || Memory {
         left: 5,
         is_short: true,
     };
     manager.memory_asked = Some(Instant::now());
-    manager.look(false);
+    manager.look();
     assert_eq!(told().len(), 1, "not in every round");
     manager.memory_asked = Instant::now().checked_sub(MEMORY);
-    manager.look(false);
+    manager.look();
     assert_eq!(told()[1..], [(manager.memory)()]);
 }
 
@@ -449,7 +435,7 @@ fn a_note_is_left_for_the_open_file_that_it_is_about() {
         mode: crate::config::Mode::Random,
         reason: Reason::Random,
     });
-    manager.look(false);
+    manager.look();
     let noted = programs.map(|p| p.client.note(p.slot.index, 0).is_some());
     assert_eq!(noted, [false, true]);
 }
