@@ -148,7 +148,8 @@ impl Client {
         let mapped = map(fd);
         sys::close(fd);
         let (region, geometry) = mapped?;
-        if !is_known_by_its_number() {
+        let pid = sys::process_id();
+        if !is_known_by_its_number(pid) {
             region.word(header::ELSEWHERE).fetch_add(1, Relaxed);
             unmap(&region, geometry.size());
             return Err(AttachError::Elsewhere);
@@ -164,7 +165,7 @@ impl Client {
             text_len: text_len.min(header::TEXT_MAX),
             process: u32::MAX,
             image: 0,
-            pid: sys::process_id(),
+            pid,
         };
         client.enter(command);
         Ok(client)
@@ -173,14 +174,15 @@ impl Client {
     /// The same arena for the child of a fork, which is a process of its own; `None` if its process ids mean something
     /// else to the manager.
     pub fn after_fork<'a>(&self, command: impl Iterator<Item = &'a [u8]>) -> Option<Client> {
-        if !is_known_by_its_number() {
+        let pid = sys::process_id();
+        if !is_known_by_its_number(pid) {
             self.region.word(header::ELSEWHERE).fetch_add(1, Relaxed);
             return None;
         }
         let mut client = Client {
             process: u32::MAX,
             image: 0,
-            pid: sys::process_id(),
+            pid,
             ..*self
         };
         client.enter(command);
@@ -499,7 +501,7 @@ fn unmap(region: &Region, size: usize) {
 
 /// Whether the manager knows this process by the number that it has for itself. It is not so in another PID namespace, as
 /// in a container: there our numbers are those of strangers. The arena was found through the manager's /proc.
-fn is_known_by_its_number() -> bool {
+fn is_known_by_its_number(pid: u32) -> bool {
     let mut digits = [0; 16];
     let Some(len) = sys::read_link(c"/proc/self", &mut digits) else {
         return false;
@@ -510,7 +512,7 @@ fn is_known_by_its_number() -> bool {
             .wrapping_mul(10)
             .wrapping_add(u32::from(digit.wrapping_sub(b'0')))
     });
-    number == sys::process_id()
+    number == pid
 }
 
 fn geometry(region: &Region, size: usize) -> Option<Geometry> {
@@ -617,7 +619,7 @@ impl Writer {
         let mut begin = Record::new(Kind::Begin);
         begin.file = client.process;
         begin.generation = client.image;
-        begin.context = u64::from(client.pid) << 32 | u64::from(sys::thread_id());
+        begin.context = u64::from(client.pid) << 32 | self.owner & slot::TID;
         let begun = self.push(client, &begin);
         if !begun {
             self.release(client);

@@ -128,7 +128,9 @@ pub(crate) mod slot {
     pub const TAIL: usize = 64;
     pub const LEN: usize = 128;
 
-    /// In the owner's word: the thread has ended.
+    /// In the owner's word: the thread.
+    pub const TID: u64 = (1 << 22) - 1;
+    /// The same: the thread has ended.
     pub const RELEASED: u64 = 1 << 63;
     /// Tells owners apart that have the same numbers.
     pub const SERIAL: u64 = 1 << 44;

@@ -13,9 +13,10 @@ use crate::record::{Kind, Message, Payload, Record};
 use crate::ticks::{self, Scale};
 use crate::{Counter, sys};
 use presagio_core::Action;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -163,9 +164,10 @@ pub struct Arena {
     /// When it was last known whether the counter is trusted.
     trusted_at: u64,
     nonsense: u64,
-    /// Entries of files that were found closed in the last drain, and in the one before.
-    closed: Vec<u32>,
-    freeable: Vec<u32>,
+    /// Entries of files that were found closed in the last drain, and in the one before; each with its generation, since it may
+    /// be listed twice, and be another file's by the time that the second comes up.
+    closed: Vec<(u32, u32)>,
+    freeable: Vec<(u32, u32)>,
     /// All memory was there from the beginning.
     whole: bool,
     /// The pages of entries that are there for sure.
@@ -235,15 +237,25 @@ impl Arena {
         self.region.word(header::MAGIC).store(MAGIC, Release);
     }
 
-    /// What the variable [`VARIABLE`](crate::VARIABLE) has to say, for as long as this thread and arena live. The
-    /// thread is named because it may have descriptors of its own, which the process's directory does not show.
+    /// What the variable [`VARIABLE`](crate::VARIABLE) has to say, for as long as this thread, the process's first one and
+    /// the arena live. The thread is named where it has descriptors of its own, which the process's directory does not
+    /// show; elsewhere not, since each program would have to be led a longer way.
     pub fn address(&self) -> String {
-        format!(
-            "/proc/{}/task/{}/fd/{}",
-            std::process::id(),
-            sys::thread_id(),
-            self.memory.as_raw_fd()
-        )
+        let (process, number) = (std::process::id(), self.memory.as_raw_fd());
+        let short = format!("/proc/{process}/fd/{number}");
+        match self.is_at(&short) {
+            true => short,
+            false => format!("/proc/{process}/task/{}/fd/{number}", sys::thread_id()),
+        }
+    }
+
+    /// Whether this path leads to the arena.
+    fn is_at(&self, path: &str) -> bool {
+        let same = |a: Metadata, b: Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let there = std::fs::metadata(path).ok();
+        there
+            .zip(self.memory.metadata().ok())
+            .is_some_and(|(a, b)| same(a, b))
     }
 
     /// What ends a [`sleep`](Arena::sleep) from another thread of this process.
@@ -257,8 +269,8 @@ impl Arena {
     /// for nevertheless, until the next drain: an entry is freed only when every ring was read once more after its
     /// file was closed, and whoever read them had the time to ask.
     pub fn drain(&mut self, mut each: impl FnMut(&Origin, Message<'_>)) -> usize {
-        for index in std::mem::take(&mut self.freeable) {
-            self.free_file(index);
+        for (index, generation) in std::mem::take(&mut self.freeable) {
+            self.free_file(index, generation);
         }
         self.freeable = std::mem::take(&mut self.closed);
         self.mind_time();
@@ -372,7 +384,7 @@ impl Arena {
             self.readings[index as usize].last = 0;
         } else {
             if record.kind == Kind::Operation(Action::Close) && record.file < self.geometry.files {
-                self.closed.push(record.file);
+                self.closed.push((record.file, record.generation));
             }
             *count += 1;
             let record = self.timed(index, record);
@@ -585,13 +597,22 @@ impl Arena {
         for index in 0..self.geometry.files {
             let owner = self.region.word(self.geometry.file_owner(index));
             if is_over(owner.load(Acquire)) {
-                self.closed.push(index);
+                self.closed.push((index, self.generation(index)));
             }
         }
     }
 
+    /// How often a file's entry was used before.
+    fn generation(&self, index: u32) -> u32 {
+        let at = self.geometry.file(index);
+        match self.is_there(at) {
+            true => self.region.half(at + file::GENERATION).load(Acquire),
+            false => 0,
+        }
+    }
+
     /// Frees a file's entry if it is closed or its process dead. Whoever claimed it meanwhile keeps it.
-    fn free_file(&self, index: u32) {
+    fn free_file(&self, index: u32, listed: u32) {
         let owner = self.region.word(self.geometry.file_owner(index));
         let now = owner.load(Acquire);
         if !is_over(now) {
@@ -603,7 +624,10 @@ impl Arena {
             return;
         }
         let generation = self.region.half(at + file::GENERATION);
-        generation.store(generation.load(Relaxed).wrapping_add(1), Release);
+        if generation.load(Relaxed) != listed {
+            return;
+        }
+        generation.store(listed.wrapping_add(1), Release);
         let _ = owner.compare_exchange(now, USED_BEFORE, AcqRel, Relaxed);
     }
 

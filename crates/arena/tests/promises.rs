@@ -331,6 +331,35 @@ fn found(descriptor: i32, path: &[u8]) -> Found<'_> {
 }
 
 #[test]
+fn an_entry_that_was_found_closed_twice_is_freed_once() {
+    let mut arena = Arena::create(&ArenaOptions {
+        files: 1,
+        ..small()
+    })
+    .unwrap();
+    let client = attach(&arena.address());
+    let mut writer = open(&client);
+    let mut use_it = |path: &[u8]| {
+        let slot = client.open_file(&found(7, path)).unwrap();
+        let mut close = Record::new(Kind::Operation(Action::Close));
+        (close.file, close.generation) = (slot.index, slot.generation);
+        assert!(writer.push(&client, &close));
+        client.close_file(slot);
+        slot
+    };
+    use_it(b"/first");
+    drained(&mut arena);
+    drained(&mut arena);
+    // Its record was read, and it is closed still.
+    arena.sweep(|_| ());
+    drained(&mut arena);
+    let second = use_it(b"/second");
+    drained(&mut arena);
+    let entry = arena.file(second.index, second.generation);
+    assert_eq!(entry.map(|entry| entry.path), Some(b"/second".to_vec()));
+}
+
+#[test]
 fn a_file_keeps_its_name_until_all_that_was_said_about_it_is_read() {
     let mut arena = Arena::create(&small()).unwrap();
     let client = attach(&arena.address());
@@ -798,4 +827,24 @@ fn times_by_the_processors_counter_arrive_as_times_of_the_clock_in_order() {
     }
     assert_eq!(starts.len(), 200);
     assert!(starts.is_sorted());
+}
+
+#[test]
+fn an_address_leads_to_the_arena_from_elsewhere() {
+    let leads = |address: &str| {
+        let link = std::fs::read_link(address).unwrap();
+        link.to_string_lossy().contains("presagio-arena")
+    };
+    let arena = Arena::create(&small()).unwrap();
+    let address = arena.address();
+    assert!(!address.contains("task") && leads(&address), "{address}");
+    // A thread with descriptors of its own is named.
+    let made = std::thread::spawn(move || {
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+        let arena = Arena::create(&small()).unwrap();
+        let address = arena.address();
+        assert!(address.contains("task") && leads(&address), "{address}");
+    });
+    made.join().unwrap();
 }

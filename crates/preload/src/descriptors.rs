@@ -58,9 +58,13 @@ const _: () = assert!(size_of::<Descriptor>() == 64);
 
 /// Descriptors of neighbouring numbers.
 pub type Chunk = [Descriptor; CHUNK];
+/// Where chunks are.
+pub type Chunks = [AtomicPtr<Chunk>; CHUNKS];
 
-/// The first chunk, which few programs have more descriptors than: to map it would take time at the start of each of them.
-pub static FIRST: Chunk = [const { Descriptor::unknown() }; CHUNK];
+/// Descriptors of the smallest numbers, which are all that most programs have. They fit on the page that the library's data end
+/// on: memory for more would have to be mapped, and that takes time at the start of each process.
+static FEW: [Descriptor; FEW_LEN] = [const { Descriptor::unknown() }; FEW_LEN];
+const FEW_LEN: usize = 24;
 
 /// One more than the largest descriptor that something was ever kept about. As others that every program uses, it lies where the
 /// loader has written already: memory of zeros would have to come first.
@@ -71,26 +75,28 @@ static END: AtomicU32 = AtomicU32::new(0);
 #[unsafe(link_section = ".data")]
 static ANY_MODE: AtomicBool = AtomicBool::new(false);
 
-/// Those of large numbers: the first chunk is in [`HOT`].
-static TABLE: [AtomicPtr<Chunk>; CHUNKS - 1] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS - 1];
-
-/// Where the chunk of this number is kept.
+/// Where the chunk of this number is kept; `None` if there is none so large yet.
 #[inline(always)]
 fn chunk(number: usize) -> Option<&'static AtomicPtr<Chunk>> {
-    match number {
-        0 => Some(&HOT.descriptors),
-        _ => TABLE.get(number - 1),
+    if number == 0 {
+        return Some(&HOT.descriptors);
     }
+    // SAFETY: null, or memory that stays.
+    let chunks = unsafe { HOT.chunks.load(Acquire).as_ref() }?;
+    chunks.get(number)
 }
 
 /// What is known of this descriptor, if anything was ever kept about it or its neighbours.
 #[inline(always)]
 fn known(fd: i32) -> Option<&'static Descriptor> {
-    let chunk = chunk(fd as u32 as usize / CHUNK)?.load(Acquire);
+    let number = fd as u32 as usize;
+    if let Some(descriptor) = FEW.get(number) {
+        return Some(descriptor);
+    }
+    let chunk = chunk(number / CHUNK)?.load(Acquire);
     // SAFETY: null, or a chunk that stays.
     let chunk = unsafe { chunk.as_ref() }?;
-    chunk.get(fd as u32 as usize % CHUNK)
+    chunk.get(number % CHUNK)
 }
 
 /// Its place in the table, made if need be.
@@ -98,14 +104,30 @@ fn place(fd: i32) -> Option<&'static Descriptor> {
     if END.load(Relaxed) <= fd as u32 {
         END.fetch_max((fd as u32).saturating_add(1), Relaxed);
     }
-    if let Some(descriptor) = known(fd) {
-        return Some(descriptor);
+    known(fd).or_else(|| make_place(fd))
+}
+
+#[cold]
+fn make_place(fd: i32) -> Option<&'static Descriptor> {
+    let number = fd as u32 as usize / CHUNK;
+    if number >= CHUNKS {
+        return None;
     }
-    let slot = chunk(fd as u32 as usize / CHUNK)?;
-    let fresh = memory::zeroed::<Chunk>()?;
-    // Whoever came first has it; the loser's pages were never touched.
-    let _ = slot.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire);
+    if number > 0 {
+        make(&HOT.chunks)?;
+    }
+    make(chunk(number)?)?;
     known(fd)
+}
+
+/// Sees to it that there is memory, zeroed.
+fn make<T>(place: &AtomicPtr<T>) -> Option<()> {
+    if place.load(Acquire).is_null() {
+        let fresh = memory::zeroed::<T>()?;
+        // Whoever came first has it; the loser's pages were never touched.
+        let _ = place.compare_exchange(std::ptr::null_mut(), fresh, AcqRel, Acquire);
+    }
+    Some(())
 }
 
 /// The followed file behind this descriptor; `None` if it is not followed.
@@ -114,24 +136,37 @@ pub fn followed(fd: i32) -> Option<&'static Descriptor> {
     if !life::is_on() {
         return None;
     }
-    if let Some(descriptor) = known(fd) {
-        let state = descriptor.state.load(Acquire);
-        if state == IGNORED {
-            return None;
-        }
-        if state == FOLLOWED && descriptor.incarnation.load(Relaxed) == life::incarnation() {
-            let thread = thread::current();
-            if !thread.is_guest() {
-                return Some(descriptor);
-            }
-            if thread.is_let_go() {
-                // It moves the position, and does not say where to.
-                descriptor.flags.fetch_or(SHARED, Relaxed);
-            }
-            return None;
-        }
+    match judged(fd) {
+        Some(judgement) => judgement,
+        None => look(fd),
     }
-    look(fd)
+}
+
+/// The same, if that is known: one that was never used is not looked at.
+pub fn followed_so_far(fd: i32) -> Option<&'static Descriptor> {
+    judged(fd).flatten()
+}
+
+/// The followed file, or that it is none; `None` if nobody has looked yet.
+#[inline(always)]
+fn judged(fd: i32) -> Option<Option<&'static Descriptor>> {
+    let descriptor = known(fd)?;
+    let state = descriptor.state.load(Acquire);
+    if state == IGNORED {
+        return Some(None);
+    }
+    if state != FOLLOWED || descriptor.incarnation.load(Relaxed) != life::incarnation() {
+        return None;
+    }
+    let thread = thread::current();
+    if !thread.is_guest() {
+        return Some(Some(descriptor));
+    }
+    if thread.is_let_go() {
+        // It moves the position, and does not say where to.
+        descriptor.flags.fetch_or(SHARED, Relaxed);
+    }
+    Some(None)
 }
 
 /// One more than the largest descriptor that a stream ever wrote to.
@@ -141,19 +176,25 @@ static STREAMS_END: AtomicU32 = AtomicU32::new(0);
 /// All descriptors that a stream writes to. Those beyond are not looked at: each page would take a microsecond of a
 /// program that ends.
 pub fn with_streams() -> impl Iterator<Item = (i32, *mut libc::FILE)> {
-    let end = STREAMS_END.load(Relaxed) as usize;
-    let chunks = (0..end.div_ceil(CHUNK)).filter_map(|i| {
-        // SAFETY: null, or a chunk that stays.
-        Some(((i * CHUNK) as i32, unsafe {
-            chunk(i)?.load(Acquire).as_ref()
-        }?))
-    });
-    chunks.flat_map(move |(first, chunk)| {
-        let numbers = first..end as i32;
-        numbers.zip(chunk).filter_map(|(fd, descriptor)| {
-            let stream = descriptor.stream.load(Relaxed);
-            (!stream.is_null()).then_some((fd, stream))
-        })
+    there(0, STREAMS_END.load(Relaxed) as usize).filter_map(|(fd, descriptor)| {
+        let stream = descriptor.stream.load(Relaxed);
+        (!stream.is_null()).then_some((fd, stream))
+    })
+}
+
+/// The descriptors of these numbers that there is memory for. Where there is none, chunks are passed over as a whole.
+fn there(first: usize, end: usize) -> impl Iterator<Item = (i32, &'static Descriptor)> {
+    let mut next = first;
+    std::iter::from_fn(move || {
+        while next < end {
+            let fd = next;
+            if let Some(descriptor) = known(fd as i32) {
+                next = fd + 1;
+                return Some((fd as i32, descriptor));
+            }
+            next = (fd / CHUNK + 1) * CHUNK;
+        }
+        None
     })
 }
 
@@ -184,15 +225,14 @@ fn look(fd: i32) -> Option<&'static Descriptor> {
 /// A descriptor was opened: with this path, if it was given, which starts at the directory `at` unless it is absolute. Returns it if
 /// it is followed.
 pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'static Descriptor> {
-    // Closed in a way that we did not see.
-    drop_entry(fd);
     // A file that is made without a name gets the path of its directory.
     let is_named = flags & libc::O_TMPFILE != libc::O_TMPFILE;
-    let clean = path.filter(|path| is_named && paths::is_clean(path));
-    if clean.is_some_and(Client::is_system) {
-        place(fd)?.ignore();
+    if is_named && is_opened_aside(fd, path) {
         return None;
     }
+    // Closed in a way that we did not see.
+    drop_entry(fd);
+    let clean = path.filter(|path| is_named && paths::is_clean(path));
     let stat = sys::status(fd)?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG || flags & libc::O_PATH != 0 {
         return None;
@@ -212,6 +252,18 @@ pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'sta
     };
     followed.position.store(position, Relaxed);
     Some(followed)
+}
+
+/// A descriptor was opened by this name: whether that alone says that it is not followed. It takes no system call.
+pub fn is_opened_aside(fd: i32, path: Option<&[u8]>) -> bool {
+    let is_system = path.is_some_and(|path| Client::is_system(path) && paths::is_clean(path));
+    if is_system {
+        drop_entry(fd);
+        if let Some(descriptor) = place(fd) {
+            descriptor.ignore();
+        }
+    }
+    is_system
 }
 
 /// Forgets a descriptor without a word, and gives its entry back. It takes no system call.
@@ -250,23 +302,8 @@ pub fn forget(fd: i32) -> Option<FileSlot> {
 pub fn range(first: u32, last: u32) -> impl Iterator<Item = i32> {
     let kept = END.load(Relaxed) as usize;
     let end = (last as usize).saturating_add(1).min(kept);
-    let is_kept = |fd: &usize| known(*fd as i32).is_some_and(|d| d.state.load(Relaxed) != UNKNOWN);
-    let mut fd = first as usize;
-    std::iter::from_fn(move || {
-        while fd < end {
-            let here = fd;
-            // Chunks that do not exist are passed over as a whole.
-            fd = if known(here as i32).is_none() {
-                (here / CHUNK + 1) * CHUNK
-            } else {
-                here + 1
-            };
-            if is_kept(&here) {
-                return Some(here as i32);
-            }
-        }
-        None
-    })
+    there(first as usize, end)
+        .filter_map(|(fd, descriptor)| (descriptor.state.load(Relaxed) != UNKNOWN).then_some(fd))
 }
 
 /// From now on another descriptor has the same position.

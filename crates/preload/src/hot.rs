@@ -1,7 +1,7 @@
 //! What every hook looks at, side by side. A program that computes between two calls finds nothing of ours in its caches: what
 //! then counts is how many lines and pages are touched, not how many instructions run.
 
-use crate::descriptors::{self, Chunk};
+use crate::descriptors::{Chunk, Chunks};
 use crate::life;
 use presagio_arena::Client;
 use presagio_stack::Contexts;
@@ -20,8 +20,10 @@ pub struct Hot {
     pub client: AtomicPtr<Client>,
     /// What is known of call stacks, null before anything is (`context`).
     pub contexts: AtomicPtr<Contexts>,
-    /// The descriptors of small numbers (`descriptors`).
+    /// The first of many descriptors, null before there are more than a few (`descriptors`).
     pub descriptors: AtomicPtr<Chunk>,
+    /// All others, null before there are any (`descriptors`).
+    pub chunks: AtomicPtr<Chunks>,
     /// How many operations were named by their callers alone, before call stacks were looked at (`context`).
     pub named: AtomicU32,
     /// Whether processes were started, by other means than vfork, that run in our memory (`thread`).
@@ -29,7 +31,7 @@ pub struct Hot {
 }
 
 /// Before there is a page of its own: no incarnation that anything could have.
-static NO_PAGE: AtomicU64 = AtomicU64::new(u64::MAX);
+static NO_PAGE: AtomicU64 = AtomicU64::new(life::NO_INCARNATION);
 
 /// See the module's header.
 pub static HOT: Hot = Hot {
@@ -38,7 +40,8 @@ pub static HOT: Hot = Hot {
     page: AtomicPtr::new((&raw const NO_PAGE).cast_mut()),
     client: AtomicPtr::new(std::ptr::null_mut()),
     contexts: AtomicPtr::new(std::ptr::null_mut()),
-    descriptors: AtomicPtr::new((&raw const descriptors::FIRST).cast_mut()),
+    descriptors: AtomicPtr::new(std::ptr::null_mut()),
+    chunks: AtomicPtr::new(std::ptr::null_mut()),
     named: AtomicU32::new(0),
     guests: AtomicBool::new(false),
 };

@@ -11,7 +11,7 @@ use presagio_arena::{Client, Counter, SITE_SWITCH, SWITCH, VARIABLE, sys};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 /// Before the constructor: nothing is known, everything passes.
 pub const UNBORN: u32 = 0;
@@ -19,13 +19,11 @@ pub const UNBORN: u32 = 0;
 const OFF: u32 = 1;
 /// There is an arena to attach to.
 const ARMED: u32 = 2;
-/// A thread is attaching, or failed to in the middle of a fork.
-const ATTACHING: u32 = 3;
-const ATTACHED: u32 = 4;
+const ATTACHED: u32 = 3;
 
-/// Which process and thread is attaching: to tell whether it was left behind by a fork, and not to wait for ourselves.
-static ATTACHING_PID: AtomicU32 = AtomicU32::new(0);
-static ATTACHING_TID: AtomicU32 = AtomicU32::new(0);
+/// Which process and thread is attaching, `pid << 32 | tid`; 0 if none is. To be it and to say so is one step: whoever
+/// comes meanwhile, a signal handler of that very thread too, can tell who is waited for, and whether a fork left it behind.
+static ATTACHING: AtomicU64 = AtomicU64::new(0);
 
 /// Room for the first arena that this process attaches to. A child of fork attaches anew, into memory of its own.
 static FIRST: First = First(std::cell::UnsafeCell::new(MaybeUninit::uninit()));
@@ -35,14 +33,18 @@ struct First(std::cell::UnsafeCell<MaybeUninit<Client>>);
 // SAFETY: written once, before anybody can read it.
 unsafe impl Sync for First {}
 
+/// What stands for one before there is any.
+pub const NO_INCARNATION: u64 = u64::MAX;
+
 /// The last incarnation in this process's history.
 static INCARNATION: AtomicU64 = AtomicU64::new(0);
-/// What the page says while a child of fork finds its feet.
-const BETWEEN: u64 = u64::MAX;
 
 /// The arena's address, as the environment had it when the program started.
 static ADDRESS: Text = Text(std::cell::UnsafeCell::new([0; 64]));
 static ARGUMENTS: AtomicPtr<*const c_char> = AtomicPtr::new(std::ptr::null_mut());
+/// Where the variable that says so stood then. Nothing may be there any more.
+#[unsafe(link_section = ".data")]
+static VARIABLE_AT: AtomicUsize = AtomicUsize::new(0);
 
 /// Written by the constructor only, before anybody reads it.
 struct Text(std::cell::UnsafeCell<[u8; 64]>);
@@ -103,7 +105,14 @@ unsafe fn read_environment(environment: *const *const c_char) -> bool {
     for (to, from) in kept.iter_mut().zip(address) {
         *to = *from;
     }
+    let before = address.as_ptr().wrapping_sub(VARIABLE.len() + 1);
+    VARIABLE_AT.store(before as usize, Relaxed);
     true
+}
+
+/// Where the environment that this program was started with has the variable that says where the arena is.
+pub fn variable_at() -> usize {
+    VARIABLE_AT.load(Relaxed)
 }
 
 /// The strings of a list that ends with a null, as the loader makes them.
@@ -162,44 +171,39 @@ pub fn attached() -> Option<&'static Client> {
 }
 
 fn is_settled(incarnation: u64) -> bool {
-    incarnation != 0 && incarnation != BETWEEN
+    incarnation != 0 && incarnation != NO_INCARNATION
 }
 
 #[cold]
 #[inline(never)]
 fn attach_slowly() -> Option<&'static Client> {
-    match HOT.phase.load(Acquire) {
-        ATTACHED => after_fork(),
-        ARMED => {
-            // Said before the phase is, so that no other thread takes us for one that a fork left behind.
-            ATTACHING_PID.store(sys::process_id(), Relaxed);
-            let first = HOT
-                .phase
-                .compare_exchange(ARMED, ATTACHING, AcqRel, Acquire);
-            attach(first.is_ok())
-        }
-        ATTACHING => {
-            let (by, pid) = (ATTACHING_PID.load(Relaxed), sys::process_id());
-            let is_left_behind = by != pid;
-            attach(
-                is_left_behind
-                    && ATTACHING_PID
-                        .compare_exchange(by, pid, AcqRel, Relaxed)
-                        .is_ok(),
-            )
-        }
-        _ => None,
+    if HOT.phase.load(Acquire) < ARMED {
+        return None;
     }
+    let me = u64::from(sys::process_id()) << 32 | u64::from(sys::thread_id());
+    if !begin(me) {
+        return wait_for_another(me);
+    }
+    // Another thread may have been here before.
+    let client = match HOT.phase.load(Acquire) {
+        ARMED => attach(),
+        ATTACHED if is_settled(incarnation()) => client(),
+        ATTACHED => after_fork(),
+        _ => None,
+    };
+    ATTACHING.store(0, Release);
+    client
 }
 
-/// Attaches, if it is for this thread to do so.
-fn attach(is_ours: bool) -> Option<&'static Client> {
-    if !is_ours {
-        return wait_for_another();
-    }
-    ATTACHING_TID.store(sys::thread_id(), Relaxed);
+/// Whether it is for this thread to attach: no other thread of this process is at it.
+fn begin(me: u64) -> bool {
+    let by = ATTACHING.load(Acquire);
+    let is_free = by == 0 || by >> 32 != me >> 32;
+    is_free && ATTACHING.compare_exchange(by, me, AcqRel, Relaxed).is_ok()
+}
+
+fn attach() -> Option<&'static Client> {
     let client = try_attach();
-    ATTACHING_TID.store(0, Relaxed);
     HOT.phase
         .store(if client.is_some() { ATTACHED } else { OFF }, Release);
     client
@@ -207,12 +211,12 @@ fn attach(is_ours: bool) -> Option<&'static Client> {
 
 /// Another thread is attaching, which takes a tenth of a millisecond: waits for it, though not for long, and not in a
 /// signal handler of its own.
-fn wait_for_another() -> Option<&'static Client> {
+fn wait_for_another(me: u64) -> Option<&'static Client> {
     for _ in 0..WAITS_MAX {
         if HOT.phase.load(Acquire) == ATTACHED && is_settled(incarnation()) {
             return client();
         }
-        if HOT.phase.load(Acquire) == OFF || ATTACHING_TID.load(Relaxed) == sys::thread_id() {
+        if HOT.phase.load(Acquire) == OFF || ATTACHING.load(Relaxed) == me {
             return None;
         }
         sys::sleep_ns(WAIT_NS);
@@ -257,28 +261,22 @@ fn keep(client: &'static Client) -> &'static Client {
     client
 }
 
-/// The first hook in a child of fork: one thread makes the child a process of its own.
+/// The first hook in a child of fork: the child becomes a process of its own.
 fn after_fork() -> Option<&'static Client> {
-    let page = HOT.page.load(Acquire);
-    // SAFETY: a page that stays.
-    let word = unsafe { &*page };
-    if word.compare_exchange(0, BETWEEN, AcqRel, Relaxed).is_err() {
-        return wait_for_another();
-    }
-    ATTACHING_TID.store(sys::thread_id(), Relaxed);
-    let Some(client) = client().and_then(|parent| {
+    let attached = client().and_then(|parent| {
         let child = parent.after_fork(command())?;
         let place = memory::zeroed::<MaybeUninit<Client>>()?;
         // SAFETY: fresh memory of that size, which stays.
         Some(keep(unsafe { &mut *place }.write(child)))
-    }) else {
+    });
+    let Some(client) = attached else {
         HOT.phase.store(OFF, Relaxed);
         return None;
     };
     let incarnation = INCARNATION.load(Relaxed) + 1;
     INCARNATION.store(incarnation, Relaxed);
-    ATTACHING_TID.store(0, Relaxed);
-    word.store(incarnation, Release);
+    // SAFETY: a page that stays.
+    unsafe { (*HOT.page.load(Acquire)).store(incarnation, Release) };
     Some(client)
 }
 

@@ -33,7 +33,7 @@ symbols! {
     sendfile sendfile64 copy_file_range splice
     ftruncate ftruncate64 fsync fdatasync sync_file_range posix_fallocate posix_fallocate64 fallocate fallocate64
     posix_fadvise posix_fadvise64
-    aio_read aio_read64 aio_write aio_write64
+    aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64
     fopen fopen64 freopen freopen64 fclose tmpfile tmpfile64
     fread fwrite fread_unlocked fwrite_unlocked __fread_chk __fread_unlocked_chk
     fputs fputs_unlocked fputc fputc_unlocked putc putc_unlocked _IO_putc putchar putchar_unlocked puts putw
@@ -46,6 +46,8 @@ symbols! {
     vfwprintf vwprintf __vfwprintf_chk __vwprintf_chk
     vfwscanf vwscanf __isoc99_vfwscanf __isoc99_vwscanf __isoc23_vfwscanf __isoc23_vwscanf
     fgetwc getwc getwchar fgetws fputwc putwc putwchar fputws __wuflow __wunderflow __woverflow
+    fgetwc_unlocked getwc_unlocked getwchar_unlocked fgetws_unlocked __fgetws_chk __fgetws_unlocked_chk
+    fputwc_unlocked putwc_unlocked putwchar_unlocked fputws_unlocked
     mmap mmap64 dlclose
     fork _Fork clone forkpty daemon popen pclose system posix_spawn posix_spawnp
     execve execv execvp execvpe execl execlp execle fexecve execveat
@@ -122,6 +124,8 @@ fn is_new(symbol: Symbol) -> bool {
             | aio_read64
             | aio_write
             | aio_write64
+            | lio_listio
+            | lio_listio64
             | _Fork
             | __isoc23_vfscanf
             | __isoc23_vscanf
@@ -171,8 +175,21 @@ fn stand_in(symbol: Symbol) -> *mut c_void {
         lseek | lseek64 => raw_lseek as *mut c_void,
         mmap | mmap64 => raw_mmap as *mut c_void,
         fcntl | fcntl64 => raw_fcntl as *mut c_void,
-        fopen | fopen64 | freopen | freopen64 | tmpfile | tmpfile64 | fgets | fgets_unlocked
-        | __fgets_chk | __fgets_unlocked_chk | fgetws | popen => no_pointer as *mut c_void,
+        fopen
+        | fopen64
+        | freopen
+        | freopen64
+        | tmpfile
+        | tmpfile64
+        | fgets
+        | fgets_unlocked
+        | __fgets_chk
+        | __fgets_unlocked_chk
+        | fgetws
+        | fgetws_unlocked
+        | __fgetws_chk
+        | __fgetws_unlocked_chk
+        | popen => no_pointer as *mut c_void,
         _ => no_number as *mut c_void,
     }
 }

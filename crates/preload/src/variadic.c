@@ -92,6 +92,14 @@ void *__dso_handle __attribute__((visibility("hidden"))) = &__dso_handle;
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wbuiltin-declaration-mismatch"
+UNUSED(malloc, 0)
+UNUSED(realloc, 0)
+UNUSED(free, 0)
+UNUSED(gettid, 0)
+UNUSED(pthread_key_delete, 0)
+UNUSED(__cxa_thread_atexit_impl, 0)
+UNUSED(munmap, 0)
+UNUSED(readlink, -1)
 UNUSED(getenv, 0)
 UNUSED(getcwd, 0)
 UNUSED(realpath, 0)

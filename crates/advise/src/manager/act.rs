@@ -89,7 +89,7 @@ impl Manager {
 
     /// Tells the mind how much memory there is: that changes while programs run.
     pub(super) fn mind_memory(&mut self) {
-        self.memory_asked = Instant::now();
+        self.memory_asked = Some(Instant::now());
         let now = self.now();
         self.mind.memory((self.memory)(), now);
     }

@@ -92,7 +92,7 @@ impl Desk {
             came: 0,
             is_begun: !doors.guests.is_empty(),
             idle_since: None,
-            bell: Bell::new(&address),
+            bell: None,
             manager: std::thread::current(),
             address,
             shared,
@@ -171,6 +171,8 @@ struct Service {
 
 impl Service {
     fn serve(mut self) {
+        // Not before: guests wait for their answers.
+        self.bell = Bell::new(&self.address);
         loop {
             let waited = self.wait().is_ok();
             if !self.let_in() || !waited {
@@ -260,7 +262,9 @@ impl Service {
             self.came += u32::from(!guest.is_in);
             self.is_begun = true;
             guest.is_in = true;
-            let _ = writeln!(guest.stream, "arena {}", self.address);
+            // With one call: each would wake the guest.
+            let answer = format!("arena {}\n", self.address);
+            let _ = guest.stream.write_all(answer.as_bytes());
         }
         guest.is_done |= line == "done";
     }
@@ -296,22 +300,15 @@ pub struct Ticket {
 impl Ticket {
     /// Registers at a desk; `ranks` are expected on this node, 0 if nobody knows.
     pub fn get(mut stream: UnixStream, ranks: u32) -> io::Result<Ticket> {
-        writeln!(stream, "hello {ranks}")?;
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while !line.ends_with(b"\n") && line.len() < LINE_MAX {
-            stream.read_exact(&mut byte)?;
-            line.push(byte[0]);
-        }
-        let line = String::from_utf8_lossy(&line);
-        let line = line.trim_end();
+        stream.write_all(format!("hello {ranks}\n").as_bytes())?;
+        let line = read_line(&mut stream)?;
         match line.strip_prefix("arena ") {
             Some(address) => Ok(Ticket {
                 stream,
                 address: address.to_owned(),
             }),
             // A manager that could not begin says why.
-            None => Err(io::Error::other(line.to_owned())),
+            None => Err(io::Error::other(line)),
         }
     }
 
@@ -320,6 +317,23 @@ impl Ticket {
         self.stream.write_all(b"done\n")?;
         Ok(self.stream)
     }
+}
+
+/// The first line of what a manager says. Before it is asked for more, it says no more.
+fn read_line(stream: &mut UnixStream) -> io::Result<String> {
+    let mut bytes = [0; LINE_MAX];
+    let mut len = 0;
+    while len < LINE_MAX && !bytes[..len].contains(&b'\n') {
+        match stream.read(&mut bytes[len..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => len += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let line = bytes[..len].split(|byte| *byte == b'\n').next();
+    let line = String::from_utf8_lossy(line.unwrap_or_default());
+    Ok(line.trim_end().to_owned())
 }
 
 /// Whether there is still an arena at this address. A number that was given to another process by now leads elsewhere.
@@ -372,6 +386,27 @@ mod tests {
         assert!(desk.dismiss("all is well"));
         drop(desk);
         assert_eq!(read(b), "all is well");
+    }
+
+    #[test]
+    fn an_answer_that_comes_in_pieces_is_put_together() {
+        let (guest, mut manager) = pair();
+        let pieces = std::thread::spawn(move || {
+            for piece in ["are", "na /proc/1/f", "d/3", "\n"] {
+                manager.write_all(piece.as_bytes()).unwrap();
+                std::thread::yield_now();
+            }
+            manager
+        });
+        assert_eq!(Ticket::get(guest, 0).unwrap().address, "/proc/1/fd/3");
+        drop(pieces.join().unwrap());
+        let (guest, manager) = pair();
+        (&manager).write_all(b"no room\nat all\n").unwrap();
+        let error = Ticket::get(guest, 0).unwrap_err();
+        assert_eq!(error.to_string(), "no room");
+        let (guest, manager) = pair();
+        drop(manager);
+        assert!(Ticket::get(guest, 0).is_err());
     }
 
     #[test]

@@ -152,7 +152,7 @@ pub struct Manager {
     foretelling: Option<Foretelling>,
     /// Says how much memory there is.
     memory: fn() -> Memory,
-    memory_asked: Instant,
+    memory_asked: Option<Instant>,
     rings: Rings,
     notes_left: u16,
     pace: Pace,
@@ -199,7 +199,7 @@ impl Manager {
         let forward = options.forward.as_deref().and_then(foretell::read_orders);
         let (switchboard, prefixes) = forward.unzip();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let mut manager = Manager {
+        Ok(Manager {
             arena,
             began: sys::monotonic_ns(),
             batch: Batch::new(recorder.is_some()),
@@ -221,7 +221,7 @@ impl Manager {
                 .filter(|_| options.advise)
                 .map(|name| Foretelling::new(&name)),
             memory: memory::now,
-            memory_asked: now,
+            memory_asked: None,
             rings: Rings::default(),
             notes_left: 0,
             pace: Pace::new(now, is_traced),
@@ -235,11 +235,7 @@ impl Manager {
             skimmed: 0,
             job: options.job,
             is_of_ranks: processes::is_rank(std::process::id()),
-        };
-        if manager.advise {
-            manager.mind_memory();
-        }
-        Ok(manager)
+        })
     }
 
     /// What the variable [`presagio_arena::VARIABLE`] has to say in the environment of a program.
@@ -294,6 +290,9 @@ impl Manager {
     /// One round; how much was found that had to be thought about, at least one if there was anything, and whether some of it was of
     /// a process that can be helped.
     fn look(&mut self) -> (usize, bool) {
+        if self.advise && self.memory_asked.is_none_or(|at| at.elapsed() >= MEMORY) {
+            self.mind_memory();
+        }
         let mut batch = std::mem::take(&mut self.batch);
         let found = batch.fill(&mut self.arena, &mut self.contexts);
         self.write_contexts();
@@ -310,9 +309,6 @@ impl Manager {
         batch.clear();
         self.batch = batch;
         if self.advise {
-            if self.memory_asked.elapsed() >= MEMORY {
-                self.mind_memory();
-            }
             self.hear_workers();
             self.expect();
             self.plan();

@@ -26,4 +26,5 @@ hooks! {
 
     fn aio_read, aio_read64(control: *mut aiocb) -> c_int = |call| ops::submitted(control, Read, call);
     fn aio_write, aio_write64(control: *mut aiocb) -> c_int = |call| ops::submitted(control, Write, call);
+    fn lio_listio, lio_listio64(mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut c_void) -> c_int = |call| { ops::submits_all(list, count); call() };
 }

@@ -1,5 +1,6 @@
 //! What the calls that move bytes mean: which file, where, how much.
 
+use crate::life;
 use crate::watch::{Place, Watch};
 use libc::{aiocb, c_int, iovec, off_t, ssize_t};
 use presagio_core::Action::{self, Read, Write};
@@ -129,4 +130,29 @@ pub unsafe fn submitted(
         watch.submitted(action, at as u64, n);
     }
     result
+}
+
+/// The same for a list, said before: what describes it may be gone when the call returns.
+///
+/// # Safety
+///
+/// The list is that of the call.
+pub unsafe fn submits_all(list: *const *mut aiocb, count: c_int) {
+    if list.is_null() || !life::is_on() {
+        return;
+    }
+    for i in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: as the caller vouches; null is one that is passed over.
+        let Some(control) = (unsafe { (*list.add(i)).as_ref() }) else {
+            continue;
+        };
+        let action = match control.aio_lio_opcode {
+            libc::LIO_READ => Read,
+            libc::LIO_WRITE => Write,
+            _ => continue,
+        };
+        if let Some(watch) = Watch::begin(control.aio_fildes) {
+            watch.submitted(action, control.aio_offset as u64, control.aio_nbytes);
+        }
+    }
 }

@@ -6,7 +6,7 @@ mod vfork;
 
 use crate::life::{self, Reason};
 use crate::real::{self, Symbol};
-use crate::{descriptors, fd, inside, thread};
+use crate::{descriptors, fd, inside, stdio, thread};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use presagio_arena::Counter;
 use unwatched::{Environment, Start};
@@ -147,7 +147,7 @@ fn clones(flags: c_int) {
 extern "C-unwind" fn note_pclose(stream: *mut libc::FILE) -> *mut c_void {
     if life::is_on() && !stream.is_null() {
         // SAFETY: the program's own stream.
-        life::with_errno_kept(|| fd::ops::closing_one(unsafe { libc::fileno(stream) }));
+        life::with_errno_kept(|| fd::ops::closing_one(unsafe { stdio::descriptor(stream) }));
     }
     real::get(Symbol::pclose)
 }

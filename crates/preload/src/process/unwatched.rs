@@ -321,64 +321,175 @@ const VARIABLE_NAME: [u8; VARIABLE.len() + 1] = {
     name
 };
 
-/// Variables that are looked at in one go, and how often that is done.
-const AT_ONCE: usize = 16;
-const ROUNDS_MAX: usize = 64;
+/// What the variable begins with in an environment.
+const MARK_LEN: usize = VARIABLE.len() + 1;
+
+fn is_mark(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(VARIABLE.as_bytes()) == Some(b"=")
+}
+
+/// Pointers of a list that are read in one go, and how often that is done.
+const AT_ONCE: usize = 64;
+const ROUNDS_MAX: usize = 16;
 
 /// `None` if it cannot be told: then the call that follows may fail, and it is not for us to say so.
+///
+/// Mostly the list points to the very string that this program was started with, which is found without a look at the others.
+/// Shells like bash make new ones.
 fn list_lacks_us(list: *const *const c_char) -> Option<bool> {
     if list.is_null() {
         return Some(true);
     }
     let pid = sys::process_id() as usize;
+    let ours = life::variable_at();
+    let has_same = search(pid, list, |strings| Some(strings.contains(&ours)))?;
+    let is_there =
+        has_same && is_ours(pid, ours) || search(pid, list, |strings| any_is_ours(pid, strings))?;
+    Some(!is_there)
+}
+
+/// Goes through a list that a null ends, until `find` says of some of its pointers that what is looked for is among them.
+fn search(
+    pid: usize,
+    list: *const *const c_char,
+    mut find: impl FnMut(&[usize]) -> Option<bool>,
+) -> Option<bool> {
     for round in 0..ROUNDS_MAX {
-        let mut pointers = [std::ptr::null_mut::<c_void>(); AT_ONCE];
+        let mut pointers = [0usize; AT_ONCE];
         let from = list.wrapping_add(round * AT_ONCE) as usize;
-        let read = copy(pid, &mut pointers, from)?;
-        let pointers = pointers.get(..read / size_of::<usize>())?;
-        let end = pointers.iter().position(|pointer| pointer.is_null());
-        let (is_there, known) = any_is_ours(pid, pointers.get(..end.unwrap_or(pointers.len()))?);
-        if is_there {
+        let read = copy(pid, &mut pointers, from)? / size_of::<usize>();
+        let pointers = pointers.get(..read)?;
+        let end = pointers.iter().position(|pointer| *pointer == 0);
+        if find(pointers.get(..end.unwrap_or(read))?)? {
+            return Some(true);
+        }
+        if end.is_some() {
             return Some(false);
         }
-        if end.is_some() || !known {
-            return (end.is_some() && known).then_some(true);
-        }
-        if pointers.len() < AT_ONCE {
+        if read < AT_ONCE {
             return None;
         }
     }
     None
 }
 
-/// Whether one of these strings is the variable, and whether all of them could be read.
-fn any_is_ours(pid: usize, strings: &[*mut c_void]) -> (bool, bool) {
-    const LEN: usize = VARIABLE.len() + 1;
-    let mut starts = [[0u8; LEN]; AT_ONCE];
-    let mut parts = [iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: LEN,
-    }; AT_ONCE];
-    for (part, string) in parts.iter_mut().zip(strings) {
-        part.iov_base = *string;
+/// Whether this string is the variable, still: programs write over the environment that they were started with.
+fn is_ours(pid: usize, string: usize) -> bool {
+    let mut start = [0u8; MARK_LEN];
+    copy(pid, &mut start, string) == Some(MARK_LEN) && is_mark(&start)
+}
+
+/// Whether one of these strings is the variable; `None` if those could not all be read that came before it.
+#[inline(never)]
+fn any_is_ours(pid: usize, mut strings: &[usize]) -> Option<bool> {
+    while !strings.is_empty() {
+        let mut batch = Batch::new();
+        let (now, later) = strings.split_at_checked(batch.take(strings))?;
+        if batch.any_is_ours(pid, now.len())? {
+            return Some(true);
+        }
+        strings = later;
     }
-    let whole = iovec {
-        iov_base: starts.as_mut_ptr().cast(),
-        iov_len: size_of_val(&starts),
-    };
-    let args = [
-        pid,
-        &raw const whole as usize,
-        1,
-        parts.as_ptr() as usize,
-        strings.len(),
-        0,
-    ];
-    // SAFETY: the kernel reads what it can, and writes into the array.
-    let read = unsafe { sys::call(libc::SYS_process_vm_readv, args) }.max(0) as usize;
-    let is_ours = |start: &[u8; LEN]| start.strip_prefix(VARIABLE.as_bytes()) == Some(b"=");
-    let is_there = starts.iter().take(read / LEN).any(is_ours);
-    (is_there, read == strings.len() * LEN)
+    Some(false)
+}
+
+/// Beginnings of strings that are read with one call, into room that fits on small stacks. What lies side by side, as strings of
+/// an environment do that was just made, is one piece: the kernel looks each piece up for itself.
+struct Batch {
+    bytes: [u8; 1024],
+    pieces: [iovec; 32],
+    pieces_len: usize,
+    len: usize,
+    /// Where each string begins in the bytes.
+    starts: [u16; AT_ONCE],
+}
+
+/// A string that begins so far behind the last one's is better a piece of its own.
+const GAP_MAX: usize = 256;
+
+impl Batch {
+    fn new() -> Batch {
+        Batch {
+            bytes: [0; 1024],
+            pieces: [iovec {
+                iov_base: std::ptr::null_mut(),
+                iov_len: 0,
+            }; 32],
+            pieces_len: 0,
+            len: 0,
+            starts: [0; AT_ONCE],
+        }
+    }
+
+    /// Takes as many of the strings as there is room for; how many.
+    fn take(&mut self, strings: &[usize]) -> usize {
+        let mut taken = 0;
+        for (string, start) in strings.iter().zip(0..AT_ONCE) {
+            let Some(at) = self.join(*string).or_else(|| self.add(*string)) else {
+                break;
+            };
+            if let Some(place) = self.starts.get_mut(start) {
+                *place = at as u16;
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Makes the last piece longer by a string that begins on its page, a little further on; where it is then.
+    fn join(&mut self, string: usize) -> Option<usize> {
+        let last = self.pieces.get_mut(self.pieces_len.checked_sub(1)?)?;
+        let ahead = string.checked_sub(last.iov_base as usize)?;
+        let more = (ahead + MARK_LEN).saturating_sub(last.iov_len);
+        let is_near = ahead < 4096 - last.iov_base as usize % 4096 && more <= GAP_MAX;
+        if !is_near || self.len + more > self.bytes.len() {
+            return None;
+        }
+        let at = self.len - last.iov_len + ahead;
+        last.iov_len += more;
+        self.len += more;
+        Some(at)
+    }
+
+    /// The same as a piece of its own.
+    fn add(&mut self, string: usize) -> Option<usize> {
+        if self.len + MARK_LEN > self.bytes.len() {
+            return None;
+        }
+        *self.pieces.get_mut(self.pieces_len)? = iovec {
+            iov_base: string as *mut c_void,
+            iov_len: MARK_LEN,
+        };
+        self.pieces_len += 1;
+        self.len += MARK_LEN;
+        Some(self.len - MARK_LEN)
+    }
+
+    /// Reads them all; whether one of the first `count` is the variable.
+    fn any_is_ours(&mut self, pid: usize, count: usize) -> Option<bool> {
+        let room = iovec {
+            iov_base: self.bytes.as_mut_ptr().cast(),
+            iov_len: self.len,
+        };
+        let args = [
+            pid,
+            &raw const room as usize,
+            1,
+            self.pieces.as_ptr() as usize,
+            self.pieces_len,
+            0,
+        ];
+        // SAFETY: the kernel reads what it can, and writes into the array.
+        let read = unsafe { sys::call(libc::SYS_process_vm_readv, args) }.max(0) as usize;
+        let read = self.bytes.get(..read)?;
+        for start in self.starts.iter().take(count) {
+            let start = usize::from(*start);
+            if is_mark(read.get(start..start + MARK_LEN)?) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
 }
 
 /// Has the kernel copy memory of this process that may not be there; how many bytes were.

@@ -47,12 +47,13 @@ hooks! {
     fn fflush, fflush_unlocked(stream: *mut FILE) -> c_int = |call| ops::flush(stream, call);
 
     // Wide characters: how many bytes they become is the C library's secret, so the position tells.
-    fn fgetwc, getwc, __wuflow, __wunderflow(stream: *mut FILE) -> c_int = |call| around(stream, Take(1), call, |_| TookSome);
-    fn getwchar() -> c_int = |call| around(standard_input(), Take(1), call, |_| TookSome);
-    fn fgetws(buffer: *mut WideChar, n: c_int, stream: *mut FILE) -> *mut WideChar = |call| around(stream, Take(SOME_TEXT), call, |_| TookSome);
-    fn fputwc, putwc(character: WideChar, stream: *mut FILE) -> c_int = |call| around(stream, Put(1), call, |_| PutSome);
-    fn putwchar(character: WideChar) -> c_int = |call| around(standard_output(), Put(1), call, |_| PutSome);
-    fn fputws(text: *const WideChar, stream: *mut FILE) -> c_int = |call| around(stream, Put(SOME_TEXT), call, |_| PutSome);
+    fn fgetwc, getwc, fgetwc_unlocked, getwc_unlocked, __wuflow, __wunderflow(stream: *mut FILE) -> c_int = |call| around(stream, Take(1), call, |_| TookSome);
+    fn getwchar, getwchar_unlocked() -> c_int = |call| around(standard_input(), Take(1), call, |_| TookSome);
+    fn fgetws, fgetws_unlocked(buffer: *mut WideChar, n: c_int, stream: *mut FILE) -> *mut WideChar = |call| around(stream, Take(SOME_TEXT), call, |_| TookSome);
+    fn __fgetws_chk, __fgetws_unlocked_chk(buffer: *mut WideChar, room: size_t, n: c_int, stream: *mut FILE) -> *mut WideChar = |call| around(stream, Take(SOME_TEXT), call, |_| TookSome);
+    fn fputwc, putwc, fputwc_unlocked, putwc_unlocked(character: WideChar, stream: *mut FILE) -> c_int = |call| around(stream, Put(1), call, |_| PutSome);
+    fn putwchar, putwchar_unlocked(character: WideChar) -> c_int = |call| around(standard_output(), Put(1), call, |_| PutSome);
+    fn fputws, fputws_unlocked(text: *const WideChar, stream: *mut FILE) -> c_int = |call| around(stream, Put(SOME_TEXT), call, |_| PutSome);
     fn __woverflow(stream: *mut FILE, character: c_int) -> c_int = |call| around(stream, Put(1), call, |_| PutSome);
 }
 

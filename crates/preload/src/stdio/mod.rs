@@ -7,3 +7,4 @@ mod ops;
 mod stream;
 
 pub use exit::at_exit;
+pub use stream::descriptor;

@@ -181,6 +181,11 @@ pub unsafe fn flush(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
         flushed_all();
         return result;
     }
+    // Of those that programs flush before they end, most were never used.
+    // SAFETY: as the caller vouches.
+    if unsafe { stream::inside(stream) }.is_idle() {
+        return call();
+    }
     let flushed = |result| put_if(result == 0, || 0);
     // SAFETY: as the caller vouches.
     unsafe { around(stream, Will::Put(usize::MAX), call, flushed) }
@@ -221,8 +226,10 @@ unsafe fn opened(stream: *mut FILE, path: *const c_char, moment: &Moment) {
     life::with_errno_kept(|| {
         // SAFETY: a path that the C library has just opened.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
-        let flags = sys::open_flags(number).unwrap_or(0);
-        fd::ops::announce(number, libc::AT_FDCWD, path, flags, moment);
+        if !descriptors::is_opened_aside(number, path) {
+            let flags = sys::open_flags(number).unwrap_or(0);
+            fd::ops::announce(number, libc::AT_FDCWD, path, flags, moment);
+        }
     });
 }
 
@@ -242,15 +249,22 @@ unsafe fn closing(stream: *mut FILE) -> Option<Closing> {
     }
     // SAFETY: the program's own stream.
     let number = unsafe { stream::descriptor(stream) };
-    let followed = descriptors::followed(number);
+    if number < 0 {
+        return None;
+    }
+    // SAFETY: not null, or it would have no descriptor.
+    let inside = unsafe { stream::inside(stream) };
+    let pending = if exit::has_begun() {
+        0
+    } else {
+        inside.pending()
+    };
+    // Nothing is said of a file that was never used.
+    let followed = match pending {
+        0 => descriptors::followed_so_far(number),
+        _ => descriptors::followed(number),
+    };
     let closing = followed.map(|file| {
-        // SAFETY: not null, or it would have no followed file.
-        let inside = unsafe { stream::inside(stream) };
-        let pending = if exit::has_begun() {
-            0
-        } else {
-            inside.pending()
-        };
         Closing {
             moment: Moment::now(),
             slot: file.slot(),

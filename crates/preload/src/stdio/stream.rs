@@ -126,6 +126,12 @@ impl Inside {
         self.flags as u32 & 0xffff_0000 == MAGIC && self.fileno == fd
     }
 
+    /// Whether there is nothing to flush: neither bytes to be written nor such that could be given back.
+    #[inline(always)]
+    pub fn is_idle(&self) -> bool {
+        self.pending() == 0 && self.available() == 0 && !self.is_wide()
+    }
+
     /// Wide streams have another buffer before this one.
     #[inline(always)]
     fn is_wide(&self) -> bool {
