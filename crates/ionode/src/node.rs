@@ -1012,7 +1012,7 @@ mod tests {
         hangs.record(&trace).unwrap();
         let (goes_on, wait) = channel::<()>();
         // As the thread that looks for leftovers in a directory that cannot be read.
-        let stuck = std::thread::spawn(move || drop(wait.recv()));
+        let stuck = std::thread::spawn(move || wait.recv().unwrap_or_default());
         hangs.threads.push(stuck);
         let shared = hangs.shared.clone();
         assert!(!hangs.end(Duration::ZERO, Duration::from_millis(50)));
