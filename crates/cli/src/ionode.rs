@@ -188,7 +188,7 @@ pub struct Args {
     /// Requests that one user may have under way; further ones wait [default: any number]
     #[arg(long, value_name = "N")]
     requests_per_user: Option<usize>,
-    /// Memory for data of one user that is under way; further data waits [default: all]
+    /// Memory for data of one user that is under way; further data waits [default: half of --memory]
     #[arg(long, value_name = "SIZE")]
     memory_per_user: Option<Size>,
     /// If not root: act as this user for everybody who can connect
@@ -241,6 +241,9 @@ const PERIOD_MIN: Duration = Duration::from_millis(10);
 /// How long clients are answered after the node was told to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long the node itself may take to end after that.
+const END: Duration = Duration::from_secs(5);
+
 impl Args {
     fn config(&self, export: &PathBuf, servers: u32) -> anyhow::Result<Config> {
         if self.node_id >= self.nodes {
@@ -278,7 +281,7 @@ impl Args {
         config.files_per_user_max = self.files_per_user.unwrap_or(usize::MAX);
         config.requests_per_user_max = self.requests_per_user.unwrap_or(usize::MAX);
         let memory = self.memory_per_user.as_ref();
-        config.memory_per_user_max = memory.map_or(usize::MAX, |size| size.0 as usize);
+        config.memory_per_user_max = memory.unwrap_or(&Size(self.memory.0 / 2)).0 as usize;
         config.tcp = self.tcp_proof();
         Ok(config)
     }
@@ -520,7 +523,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.say(&format!("{} on {address}", export.display()));
     }
     crate::advisor::wait_for(&signals);
-    node.drain(DRAIN);
+    if !node.end(DRAIN, END) {
+        tracing::warn!("the storage hangs: what waits for it is left");
+        // Without waiting for anything more, such as a last message that nobody takes.
+        std::process::exit(0);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -539,5 +546,19 @@ mod tests {
         assert_eq!(firsts(3, 8), [0, 2, 5]);
         assert_eq!(firsts(4, 2), [0, 0, 1, 1]);
         assert_eq!(firsts(2, 1), [0, 0]);
+    }
+
+    #[test]
+    fn one_user_may_have_half_of_the_memory_unless_somebody_says_otherwise() {
+        let config = |more: &[&str]| {
+            let all = ["ionode", "--export", "/x", "--listen", "unix:/y"];
+            let command = <Args as clap::Args>::augment_args(clap::Command::new("ionode"));
+            let matches = command.get_matches_from(all.iter().chain(more));
+            let args = <Args as clap::FromArgMatches>::from_arg_matches(&matches).unwrap();
+            args.config(&PathBuf::from("/x"), 1).unwrap()
+        };
+        let of_one = |more: &[&str]| config(more).memory_per_user_max;
+        assert_eq!(of_one(&["--memory", "64MiB"]), 32 << 20);
+        assert_eq!(of_one(&["--memory-per-user", "1GiB"]), 1 << 30);
     }
 }

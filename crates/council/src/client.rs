@@ -15,7 +15,6 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Announcements that are kept for a council that may have missed them.
@@ -108,10 +107,9 @@ impl Desk {
     }
 }
 
-/// See the module's header. It ends when it is dropped.
+/// See the module's header. It ends when it is dropped; its threads, which have nothing but the desk, as soon as they see that.
 pub struct Client {
     desk: Arc<Desk>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl Client {
@@ -128,11 +126,9 @@ impl Client {
             let builder = std::thread::Builder::new().name(name.to_owned());
             builder.spawn(move || work(&desk))
         };
-        let threads = vec![
-            spawn("presagio-hears", hear)?,
-            spawn("presagio-tells", tell)?,
-        ];
-        Ok(Client { desk, threads })
+        spawn("presagio-hears", hear)?;
+        spawn("presagio-tells", tell)?;
+        Ok(Client { desk })
     }
 
     /// Tells the council, as soon as that can be; one that was not sent yet is replaced.
@@ -200,10 +196,8 @@ impl Drop for Client {
             stream.close();
         }
         drop(state);
+        // Nobody waits for the threads: they may be connecting, which takes as long as names are looked up and credentials made.
         self.desk.changed.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -254,6 +248,9 @@ type Opened = (Arc<dyn Stream>, Frames);
 fn open(desk: &Desk) -> Result<Opened, String> {
     let text = |error: io::Error| error.to_string();
     let stream = dial(&desk.config).map_err(text)?;
+    if desk.state().ends {
+        return Err("it is not needed any more".to_owned());
+    }
     let credential = match &desk.config.proof {
         Proof::Munge(socket) => munge::credential(socket.as_deref()).map_err(text)?,
         Proof::Kernel | Proof::Tls(_) => Vec::new(),
@@ -277,6 +274,10 @@ fn open(desk: &Desk) -> Result<Opened, String> {
         }
     };
     let mut state = desk.state();
+    // Whoever ended it has not seen this connection, and could not close it.
+    if state.ends {
+        return Err("it is not needed any more".to_owned());
+    }
     forget(&mut state.unkept, kept);
     let newest = state.waiting.as_ref().map(|it| it.sequence);
     let missed = state.unkept.iter();

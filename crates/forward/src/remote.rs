@@ -336,6 +336,12 @@ impl Inner {
         Ok(root)
     }
 
+    /// All links but this one.
+    pub(crate) fn others(&self, link: &Arc<Link>) -> impl Iterator<Item = &Arc<Link>> {
+        let others = self.links.iter();
+        others.filter(move |other| !Arc::ptr_eq(other, link))
+    }
+
     /// Whose a file is.
     pub(crate) fn user_of(&self, held: &Arc<Held>) -> u32 {
         held.root().user()

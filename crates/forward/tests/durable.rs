@@ -1,7 +1,7 @@
 //! What is durable when a node's machine was booted anew: what was synced before, and nobody says more.
 
 use presagio_forward::mount::{self, Mounted};
-use presagio_forward::{Address, File, Options, Remote};
+use presagio_forward::{Address, File, Options, Remote, Spread};
 use presagio_ionode::{Config, Node};
 use presagio_ninep::{Errno, OpenFlags, SetAttr, SetMask};
 use presagio_storage::Directory;
@@ -12,9 +12,14 @@ use std::sync::Arc;
 
 /// A node on a machine that was booted then.
 fn node(dir: &Path, epoch: u64) -> Node {
+    node_at(dir, "socket", epoch)
+}
+
+/// The same, at this socket.
+fn node_at(dir: &Path, socket: &str, epoch: u64) -> Node {
     let mut config = Config::new(dir.join("export"));
     config.epoch = Some(epoch);
-    let address = Address::Unix(dir.join("socket"));
+    let address = Address::Unix(dir.join(socket));
     Node::start(config, Arc::new(Directory), &[address], false).unwrap()
 }
 
@@ -159,6 +164,50 @@ fn a_size_or_an_attribute_that_may_have_been_lost_is_said_to_whoever_syncs_the_f
         site.starts_again(number + 2);
         fails_once(&files[0], "of an open file");
         fails_once(&files[1], "by its path");
+    }
+}
+
+/// Files are spread over two nodes; what is asked by path is asked at one of them, the client's home.
+#[test]
+fn what_was_changed_through_another_node_is_said_to_whoever_syncs_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("export")).unwrap();
+    let sockets = ["one", "two"];
+    let mut nodes = [(sockets[0], 10), (sockets[1], 20)]
+        .map(|(socket, epoch)| Some(node_at(dir.path(), socket, epoch)));
+    let addresses = sockets.map(|socket| Address::Unix(dir.path().join(socket)));
+    let mut options = Options::new(addresses.to_vec());
+    options.spread = Spread::Files;
+    let remote = Remote::new(options).unwrap();
+    let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+    let files = (0..16).map(|number| {
+        let name = format!("file{number}");
+        let flags = OpenFlags::RDWR | OpenFlags::TRUNC;
+        let file = root.create(&name, flags, 0o644, 0).unwrap();
+        (name, file)
+    });
+    let files: Vec<(String, File)> = files.collect();
+    let cut = |name: &str| {
+        let size = SetAttr {
+            valid: SetMask::SIZE,
+            size: 3,
+            ..SetAttr::default()
+        };
+        root.walk(name).unwrap().setattr(size).unwrap();
+    };
+    for (name, file) in &files {
+        assert_eq!(file.fsync(false), Ok(()), "{name}: as it was made");
+        cut(name);
+        assert_eq!(file.fsync(false), Ok(()), "{name}: its node goes on");
+        cut(name);
+    }
+    let home = remote.status().node.unwrap();
+    let is_home = |socket: &&str| home.contains(dir.path().join(socket).to_str().unwrap());
+    let home = sockets.iter().position(is_home).unwrap();
+    nodes[home] = None;
+    nodes[home] = Some(node_at(dir.path(), sockets[home], 30));
+    for (name, file) in &files {
+        fails_once(file, name);
     }
 }
 

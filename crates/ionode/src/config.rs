@@ -8,6 +8,9 @@ use presagio_sched::{PolicyKind, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Bytes of payload that all may have under way, unless somebody says otherwise.
+const MEMORY_MAX: usize = 1 << 30;
+
 /// How a node is to behave; `Config::new` has the defaults.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -41,7 +44,8 @@ pub struct Config {
     pub files_per_user_max: usize,
     /// Requests that one user may have under way.
     pub requests_per_user_max: usize,
-    /// Bytes of payload that one user may have under way.
+    /// Bytes of payload that one user may have under way: by default half of what all may, so that who has files on storage that
+    /// hangs leaves the others some.
     pub memory_per_user_max: usize,
     /// Fids that one connection may hold.
     pub fids_max: usize,
@@ -88,11 +92,11 @@ impl Config {
             connections_per_user_max: 16384,
             files_per_user_max: usize::MAX,
             requests_per_user_max: usize::MAX,
-            memory_per_user_max: usize::MAX,
+            memory_per_user_max: MEMORY_MAX / 2,
             fids_max: 65536,
             requests_max: 256,
             bytes_max: 32 << 20,
-            memory_max: 1 << 30,
+            memory_max: MEMORY_MAX,
             stall_max: Duration::from_secs(60),
             grace: Duration::from_secs(20),
             epoch: None,

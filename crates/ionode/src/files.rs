@@ -7,7 +7,6 @@ use crate::export::FileKey;
 use presagio_core::FileId;
 use presagio_storage::Bytes;
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -191,40 +190,52 @@ impl Drop for Losing<'_> {
 
 /// Names that are being taken from files. Which file a name stands for must not change between the moment when it is looked
 /// at and the moment when the name is gone: one file would be kept, and another lost.
-#[derive(Debug)]
+///
+/// Each waits for those who are at the same name, and for nobody else: a file system that hangs with one name holds no other up.
+#[derive(Debug, Default)]
 pub struct Moving {
-    names: [Mutex<()>; MOVING],
+    names: Mutex<HashSet<DirName>>,
+    /// A name is free again.
+    freed: Condvar,
 }
 
-/// Names that have nothing to do with each other wait for each other as rarely as this allows.
-const MOVING: usize = 64;
+/// A name in a directory.
+type DirName = (FileKey, Box<[u8]>);
 
-impl Default for Moving {
-    fn default() -> Moving {
-        Moving {
-            names: [const { Mutex::new(()) }; MOVING],
-        }
-    }
+/// Names that nobody else takes or moves for as long as this is there.
+#[derive(Debug)]
+pub struct Alone<'a, const N: usize> {
+    moving: &'a Moving,
+    names: [DirName; N],
 }
 
 impl Moving {
-    /// Nobody else takes or moves these names until what is returned is dropped.
-    pub fn hold<const N: usize>(&self, names: [(FileKey, &[u8]); N]) -> Vec<MutexGuard<'_, ()>> {
-        let mut places = names.map(|name| {
-            let mut hasher = DefaultHasher::new();
-            name.hash(&mut hasher);
-            hasher.finish() as usize % MOVING
-        });
-        // Always in this order, so that no two wait for each other.
-        places.sort_unstable();
-        let mut held = Vec::with_capacity(N);
-        for (at, place) in places.iter().enumerate() {
-            if at == 0 || places[at - 1] != *place {
-                let name = &self.names[*place];
-                held.push(name.lock().unwrap_or_else(PoisonError::into_inner));
-            }
+    /// Nobody else takes or moves these names until what is returned is dropped. All are had at once or none, so that no two wait
+    /// for each other.
+    pub fn hold<const N: usize>(&self, names: [(FileKey, &[u8]); N]) -> Alone<'_, N> {
+        let names = names.map(|(dir, name)| (dir, Box::from(name)));
+        let is_taken = |taken: &mut HashSet<DirName>| names.iter().any(|name| taken.contains(name));
+        let waited = self.freed.wait_while(self.names(), is_taken);
+        let mut taken = waited.unwrap_or_else(PoisonError::into_inner);
+        taken.extend(names.iter().cloned());
+        drop(taken);
+        let moving = self;
+        Alone { moving, names }
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashSet<DirName>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<const N: usize> Drop for Alone<'_, N> {
+    fn drop(&mut self) {
+        let mut taken = self.moving.names();
+        for name in &self.names {
+            taken.remove(name);
         }
-        held
+        drop(taken);
+        self.moving.freed.notify_all();
     }
 }
 
@@ -339,5 +350,27 @@ mod tests {
         let hold = files.opened(key(7), Vec::new);
         assert!(!hold.file().is_nameless() && files.lost_name(key(7)));
         assert!(hold.file().is_nameless());
+    }
+
+    #[test]
+    fn a_name_waits_for_those_who_are_at_it_and_for_no_other() {
+        let moving = Moving::default();
+        let (dir, other) = (key(1), key(2));
+        let hangs = moving.hold([(dir, b"name"), (other, b"name")]);
+        // More than there could be locks to share.
+        let many = (0..1000).map(|i| format!("name{i}"));
+        let held: Vec<_> = many.map(|it| moving.hold([(dir, it.as_bytes())])).collect();
+        // Two names may be one.
+        let same = moving.hold([(key(3), b"name"), (key(3), b"name")]);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| moving.hold([(dir, b"free"), (other, b"name")]));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            drop(moving.hold([(dir, b"free")]));
+            drop(hangs);
+            drop(waits.join().unwrap());
+        });
+        drop((held, same));
+        assert!(moving.names().is_empty());
     }
 }

@@ -721,6 +721,27 @@ impl Node {
         }
     }
 
+    /// Drains it and ends it, within `patience` and `more` on top of that. False if it has not ended by then, since storage hangs: what
+    /// is left of it ends with the process. A trace that it records is whole in any case.
+    pub fn end(self, patience: Duration, more: Duration) -> bool {
+        let shared = self.shared.clone();
+        let (ended, ends) = std::sync::mpsc::channel();
+        let builder = std::thread::Builder::new().name("presagio-ends".to_owned());
+        let drain = move || {
+            self.drain(patience);
+            // Nobody may listen any more.
+            let _ = ended.send(());
+        };
+        let has_ended = match builder.spawn(drain) {
+            Ok(_) => ends.recv_timeout(patience + more).is_ok(),
+            Err(_) => false,
+        };
+        if !has_ended && let Err(error) = shared.data.recording.stop() {
+            tracing::warn!("the trace is cut short: {error}");
+        }
+        has_ended
+    }
+
     fn stop_listening(&mut self) {
         let _ = rustix::io::write(&*self.ending, &1u64.to_ne_bytes());
         for thread in self.listeners.drain(..) {
@@ -969,4 +990,39 @@ fn take_in(mut arrival: Arrival, shared: &Shared, mail: &Mailboxes) {
         }
     }
     mail[before % mail.len()].post(|mail| mail.arrivals.push(arrival));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_storage::Directory;
+    use std::sync::mpsc::channel;
+
+    fn node(directory: &Path) -> Node {
+        let mut config = Config::new(directory);
+        config.loops = 1;
+        Node::start(config, Arc::new(Directory), &[], false).unwrap()
+    }
+
+    #[test]
+    fn a_node_whose_storage_hangs_does_not_keep_its_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut hangs = node(directory.path());
+        let trace = directory.path().join("trace");
+        hangs.record(&trace).unwrap();
+        let (goes_on, wait) = channel::<()>();
+        // As the thread that looks for leftovers in a directory that cannot be read.
+        let stuck = std::thread::spawn(move || wait.recv().unwrap_or_default());
+        hangs.threads.push(stuck);
+        let shared = hangs.shared.clone();
+        assert!(!hangs.end(Duration::ZERO, Duration::from_millis(50)));
+        assert!(trace.exists() && matches!(shared.data.recording.stop(), Ok(None)));
+        drop(goes_on);
+    }
+
+    #[test]
+    fn a_node_that_has_nothing_to_do_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(node(directory.path()).end(Duration::ZERO, Duration::from_secs(60)));
+    }
 }

@@ -169,7 +169,7 @@ impl OnceTable {
 
 fn enter(all: &mut HashMap<String, Arc<Once>>, once: &Arc<Once>) {
     if all.len() >= KNOWN_MAX {
-        all.retain(|_, once| Arc::strong_count(once) > 1);
+        all.retain(|_, once| Arc::strong_count(once) > 1 || once.is_only_here());
     }
     all.insert(once.name.clone(), once.clone());
 }
@@ -276,12 +276,14 @@ impl Once {
         self.state.try_lock().ok()?.file.clone()
     }
 
-    /// Whether another node has given up the file that this one has open, and knows more.
+    /// Whether another node has given up the file that this one has open, and knows more. The header tells: it is gone for good,
+    /// however long the file is.
     fn is_given_up(&self) -> bool {
-        let size = self
-            .file_now()
-            .map(|file| rustix::fs::fstat(file).map(|stat| stat.st_size));
-        size.is_some_and(|size| size.is_ok_and(|size| size < WHOLE as i64))
+        let Some(file) = self.file_now() else {
+            return false;
+        };
+        let mut magic = [0; MAGIC.len()];
+        rustix::io::pread(file, &mut magic, 0).is_ok_and(|_| magic != *MAGIC)
     }
 
     /// Sees to it that there is a file, with all that is unsettled in it, if there is room for one.
@@ -478,8 +480,10 @@ impl Once {
     pub fn done(&self, sequence: u64, kept: Kept) {
         self.ended_as(sequence, |state| {
             // If that fails, the client still gets its reply, and gets it again from this process; the next cannot
-            // tell.
-            let _ = state.write(sequence, DONE, &kept);
+            // tell. So it is if this node was held up, and another has given the slot to a later request or given up the file.
+            if state.has_slot(sequence) {
+                let _ = state.write(sequence, DONE, &kept);
+            }
             Step::Done(kept)
         });
     }
@@ -530,6 +534,16 @@ impl State {
         }
         let (found, step) = read_slot(&slot)?;
         (found == sequence).then_some(step)
+    }
+
+    /// Whether the slot of a request that was begun is still its own.
+    fn has_slot(&self, sequence: u64) -> bool {
+        let Some(file) = &self.file else {
+            return false;
+        };
+        let mut whose = [0; 8];
+        rustix::io::pread(file, &mut whose, slot_at(sequence)) == Ok(whose.len())
+            && u64::from_le_bytes(whose) == sequence
     }
 
     fn write(&self, sequence: u64, state: u8, kept: &Kept) -> Result<(), Errno> {
@@ -872,6 +886,53 @@ mod tests {
         let next = next(&once, &own).unwrap();
         let again = next.begin(late, early, Some(&own));
         assert_eq!(again, Ok(Begin::Again(kept(b"late"))));
+    }
+
+    /// One node is held up in a request; at another its client is told that nobody can tell, and goes on.
+    #[test]
+    fn a_request_that_ends_late_leaves_the_slot_to_what_another_node_did() {
+        let (_dir, own) = own();
+        let (_, one) = first(Some(&own));
+        let (early, late) = (1, 1 + UNSETTLED_MAX);
+        one.begin(early, 0, Some(&own)).unwrap();
+        let other = next(&one, &own).unwrap();
+        assert_eq!(other.begin(early, 0, Some(&own)), Err(Errno::IO));
+        assert_eq!(other.begin(late, early, Some(&own)), Ok(Begin::First));
+        other.done(late, kept(b"late"));
+        one.done(early, kept(b"early"));
+        let third = next(&one, &own).unwrap();
+        let again = third.begin(late, early, Some(&own));
+        assert_eq!(again, Ok(Begin::Again(kept(b"late"))));
+    }
+
+    #[test]
+    fn a_request_that_ends_late_makes_nothing_of_a_file_that_another_node_gave_up() {
+        let (_dir, own) = own();
+        let (_, one) = first(Some(&own));
+        // Its slot is the last in the file.
+        let last = UNSETTLED_MAX - 1;
+        one.begin(last, 0, Some(&own)).unwrap();
+        let other = next(&one, &own).unwrap();
+        other.give_up(&mut other.state(), Some(&own)).unwrap();
+        one.done(last, kept(b"late"));
+        assert!(one.is_given_up());
+        assert_eq!(one.begin(3, 0, Some(&own)), Err(Errno::IO));
+    }
+
+    #[test]
+    fn what_is_in_memory_alone_is_not_forgotten_because_many_come() {
+        let table = OnceTable::default();
+        let once = table.begin([1; 16], &seal()).unwrap();
+        let token = once.token();
+        once.begin(1, 0, None).unwrap();
+        once.done(1, kept(b"r"));
+        drop(once);
+        for _ in 0..=KNOWN_MAX {
+            drop(table.begin([2; 16], &seal()).unwrap());
+        }
+        let found = table.find([1; 16], token, &seal(), None).unwrap();
+        let again = found.expect("it is here alone").begin(1, 0, None);
+        assert_eq!(again, Ok(Begin::Again(kept(b"r"))));
     }
 
     #[test]

@@ -13,14 +13,19 @@
 
 use crate::data::{Parts, next_byte, room_of};
 use io_uring::{IoUring, opcode, squeue, types};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::time::Timespec;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// Batches that the kernel has at a time. What comes then is for the threads: these may all wait for storage that hangs.
 const UNDER_WAY_MAX: usize = 256;
+
+/// How long a ring that is not needed any more waits for what the kernel has.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A ring.
 pub struct Ring {
@@ -122,15 +127,25 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// The kernel may still write to memory of ours: it has to be done before that is given back.
+    /// The kernel may still write to memory of ours: it has to be done before that is given back. If the storage hangs it never is, and
+    /// then neither is the memory.
     fn drop(&mut self) {
-        while !self.under_way.is_empty() {
-            let _ = self.ring.submit_and_wait(1);
+        let late = Instant::now() + PATIENCE;
+        loop {
+            let _ = self.ring.submit();
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
             let done: Vec<u64> = self.ring.completion().map(|it| it.user_data()).collect();
             for key in done {
                 self.under_way.remove(key as usize);
             }
+            let left = late.saturating_duration_since(Instant::now());
+            if self.under_way.is_empty() || left.is_zero() {
+                break;
+            }
+            let mut rings = [PollFd::new(&self.bell, PollFlags::IN)];
+            let _ = poll(&mut rings, Timespec::try_from(left).ok().as_ref());
         }
+        std::mem::forget(std::mem::take(&mut self.under_way));
     }
 }
 

@@ -99,6 +99,25 @@ impl File {
     /// Makes what was written durable, and of a directory the names in it. EIO, once, if something was changed through a node whose
     /// machine was booted anew since, or through one on another machine: then nobody can tell.
     pub fn fsync(&self, datasync: bool) -> Result<(), Errno> {
+        self.sync_elsewhere(datasync)?;
+        self.sync_here(datasync)
+    }
+
+    /// Where files are spread, the same at every other node through which something of this one was changed: by its path, or when it
+    /// was made.
+    fn sync_elsewhere(&self, datasync: bool) -> Result<(), Errno> {
+        let (qid, open) = (self.qid(), self.held.place().open);
+        for link in self.remote.others(&self.held.link) {
+            if open.is_some() && link.has_changed(qid.path) {
+                let there = self.on(link).map_err(|_| Errno::IO)?;
+                there.held.place().open = open;
+                there.sync_here(datasync).map_err(|_| Errno::IO)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_here(&self, datasync: bool) -> Result<(), Errno> {
         let (held, datasync) = (&self.held, DataSync(datasync));
         let fid = held.fid;
         held.synced(|| {

@@ -12,7 +12,7 @@ pub use names::Listed;
 pub(crate) use opening::as_it_was;
 
 use crate::held::{self, Held, Place, Walk};
-use crate::link::{Connection, next};
+use crate::link::{Connection, Link, next};
 use crate::remote::Inner;
 use presagio_ninep::client::{Answer, Ask, Error};
 use presagio_ninep::{Attr, Errno, GetAttr, List, Name, Qid, Reply, Request, Step};
@@ -211,6 +211,17 @@ impl File {
             push_name(&mut path, name);
         }
         path
+    }
+
+    /// The same file at the node of a link, where it is not open unless it is this one; that node knows it when it is used.
+    pub(crate) fn on(&self, link: &Arc<Link>) -> Result<File, Errno> {
+        if Arc::ptr_eq(link, &self.held.link) {
+            return Ok(self.clone());
+        }
+        let uid = self.remote.user_of(&self.held);
+        let there = Held::new(link, Some(self.remote.root(link, uid)?))?;
+        there.set_place(self.held.copy_place());
+        Ok(File::new(&self.remote, there))
     }
 
     /// The same file for another user: by its path, since handles are for one user only; ESTALE if that leads elsewhere.

@@ -104,6 +104,8 @@ impl File {
 
     /// Gives a file a name in this directory.
     pub fn link(&self, file: &File, new: impl AsRef<[u8]>) -> Result<(), Errno> {
+        // Fids are a link's own: where files are spread, the directory's node has to be told which file that is.
+        let file = file.on(&self.held.link)?;
         let request = Request::Link {
             dir: self.held.fid,
             fid: file.held.fid,

@@ -48,10 +48,7 @@ impl File {
                 .ok_or(Errno::NOENT)?;
             return Ok(File::new(&self.remote, new));
         }
-        let uid = self.remote.user_of(&self.held);
-        let new = Held::new(&link, Some(self.remote.root(&link, uid)?))?;
-        new.set_place(self.held.copy_place());
-        let file = File::new(&self.remote, new);
+        let file = self.on(&link)?;
         file.open_new(&file.held, None, flags)?
             .ok_or(Errno::NOENT)?;
         Ok(file)

@@ -388,6 +388,11 @@ impl Link {
         lock(&self.unsynced).add(file, epoch);
     }
 
+    /// Whether something of a file was changed that nobody has synced.
+    pub(crate) fn has_changed(&self, file: u64) -> bool {
+        lock(&self.unsynced).has(file)
+    }
+
     /// The epoch of what was changed first of a file that is being synced; 0 if nothing was.
     pub(crate) fn take_changed(&self, file: u64) -> u64 {
         let mut unsynced = lock(&self.unsynced);

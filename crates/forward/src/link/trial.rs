@@ -82,11 +82,14 @@ impl Link {
         let mut give_up = None;
         loop {
             let connection = self.connection(give_up)?;
-            let error = match ready(&connection, files).and_then(|()| attempt(&connection)) {
+            let error = match self
+                .ready(&connection, files)
+                .and_then(|()| attempt(&connection))
+            {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            match self.judge(&connection, &error) {
+            match self.judge(&connection, &error, give_up) {
                 Verdict::Final(errno) => return Err(errno),
                 Verdict::Again => self.begin_patience(&mut give_up),
             }
@@ -140,7 +143,7 @@ impl Link {
                     false => return Err(Errno::IO),
                 }
             }
-            let (asked, error) = match ready(&connection, files) {
+            let (asked, error) = match self.ready(&connection, files) {
                 Ok(()) => match self.ask_once(&connection, deed, number) {
                     Ok(done) => return Ok(done.since(first)),
                     Err(error) => (true, error),
@@ -151,7 +154,7 @@ impl Link {
                 sent_to = Some(connection.lineage);
                 first.get_or_insert(connection.epoch);
             }
-            match self.judge(&connection, &error) {
+            match self.judge(&connection, &error, give_up) {
                 // A file that cannot be had again, after the request may have been done.
                 Verdict::Final(_) if !asked && sent_to.is_some() => return Err(Errno::IO),
                 // The node was killed in the middle of it, and cannot tell.
@@ -224,13 +227,16 @@ impl Link {
         })
     }
 
-    fn judge(&self, connection: &Connection, error: &Error) -> Verdict {
+    fn judge(&self, connection: &Connection, error: &Error, give_up: Option<Instant>) -> Verdict {
         match error {
             Error::Lost { .. } => Verdict::Again,
             Error::TimedOut { .. } if connection.lives() => Verdict::Final(TIMED_OUT),
             Error::TimedOut { .. } => {
                 self.was_silent(connection);
                 Verdict::Again
+            }
+            Error::Full(_) if give_up.is_some_and(|end| end <= Instant::now()) => {
+                Verdict::Final(Errno::IO)
             }
             Error::Full(_) => {
                 // Others have all there is, and will be done in a moment.
@@ -245,8 +251,11 @@ impl Link {
     fn begin_patience(&self, give_up: &mut Option<Instant>) {
         give_up.get_or_insert_with(|| Instant::now() + self.options.patience);
     }
-}
 
-fn ready(connection: &Arc<Connection>, files: &[&Held]) -> Result<(), Error> {
-    files.iter().try_for_each(|held| held.ready(connection))
+    /// The node of this connection knows these files of this link.
+    fn ready(&self, connection: &Arc<Connection>, files: &[&Held]) -> Result<(), Error> {
+        let is_ours = |held: &&Held| std::ptr::eq(Arc::as_ptr(&held.link), self);
+        debug_assert!(files.iter().all(is_ours), "fids are a link's own");
+        files.iter().try_for_each(|held| held.ready(connection))
+    }
 }

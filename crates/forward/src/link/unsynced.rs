@@ -38,6 +38,11 @@ impl Unsynced {
         }
     }
 
+    /// Whether something of a file was changed.
+    pub(super) fn has(&self, file: u64) -> bool {
+        self.known.contains_key(&file)
+    }
+
     /// Somebody syncs it: what is not durable then is theirs to say. 0 if nothing was changed.
     pub(super) fn take(&mut self, file: u64) -> u64 {
         let Some((epoch, changed)) = self.known.remove(&file) else {

@@ -376,6 +376,30 @@ fn files_are_spread_over_the_nodes_by_their_number() {
     }
 }
 
+/// The numbers of fids begin anew at each node.
+#[test]
+fn a_name_is_given_to_the_file_that_was_meant_whichever_node_has_it() {
+    let one = Memory::start();
+    let two = Memory::sharing(one.world.clone());
+    let mut options = one.options();
+    options.nodes.push(Address::Unix(two.socket()));
+    options.spread = Spread::Files;
+    let root = connect(options);
+    let (mut files, names) = (Vec::new(), (0..20).map(|i| format!("file{i}")));
+    for name in names {
+        let file = root.create(&name, OpenFlags::RDWR, 0o644, 0).unwrap();
+        file.write_at(0, name.as_bytes()).unwrap();
+        files.push((name, file));
+    }
+    for (name, file) in &files {
+        let new = format!("{name} again");
+        root.link(file, &new).unwrap();
+        assert_eq!(content(&one, &new), name.as_bytes());
+    }
+    let elsewhere = [&one, &two].map(|node| node.opened().len());
+    assert!(elsewhere.iter().sum::<usize>() > 0, "not all are at home");
+}
+
 #[test]
 fn a_node_that_cannot_give_the_files_back_is_passed_over() {
     let one = Memory::start();
@@ -933,7 +957,8 @@ fn what_another_process_has_opened_is_opened_again_by_its_handle_or_its_path() {
         let reopen = || other.reopen(0, flags, file.qid(), &file.path(), file.handle().as_deref());
         // It is not cut a second time.
         assert_eq!(content_of(&reopen().unwrap()), b"content");
-        root(&node).rename("file", &root(&node), "moved").unwrap();
+        let root = root(&node);
+        root.rename("file", &root, "moved").unwrap();
         match plain {
             true => assert_eq!(reopen().unwrap_err(), Errno::STALE),
             false => assert_eq!(content_of(&reopen().unwrap()), b"content"),

@@ -1038,7 +1038,7 @@ impl Turner {
     pub fn stop(&mut self) {
         for (_, connection) in std::mem::take(&mut self.connections) {
             if let Some(session) = connection.session {
-                session.end();
+                session.end_now();
             }
             self.node.gone();
         }

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 /// For so long it is believed that the other end is still there.
 const BELIEVED: Duration = Duration::from_millis(1);
 
-/// How long a client that has come again waits for what earlier sessions are just doing.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long what a session is just doing may take when the session ends, or its client has come again.
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Stands before what a session does.
 pub struct Fence {
@@ -84,7 +84,7 @@ impl Fence {
     }
 
     /// Nothing more is done; what is just being done has some time to end.
-    fn end(&self, until: Instant) {
+    pub fn end(&self, until: Instant) {
         self.over.store(true, Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));

@@ -36,6 +36,7 @@ use presagio_ninep::{Dialect, Errno, Fid, Name, Reply, Request, Tag};
 use recovery::{Greeting, Says};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What opening a device is answered.
 const NXIO: Errno = Errno(libc::ENXIO as u32);
@@ -406,9 +407,19 @@ impl Session {
         }
     }
 
-    /// The session is over: all that it holds is let go.
+    /// The session is over: all that it holds is let go. What it is just doing has some time to end, with the fids that it needs
+    /// for that.
     pub fn end(&self) {
-        // First of all: who comes meanwhile sees that it is over.
+        self.end_within(fence::PATIENCE);
+    }
+
+    /// The same, without waiting for anything.
+    pub fn end_now(&self) {
+        self.end_within(Duration::ZERO);
+    }
+
+    fn end_within(&self, patience: Duration) {
+        self.fence.end(Instant::now() + patience);
         let all = self.fids().clear();
         for held in all {
             self.lost(&held);

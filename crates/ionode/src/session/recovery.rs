@@ -181,15 +181,30 @@ impl Session {
                     once: &once,
                     sequence,
                 };
-                let kept = self.do_first(request, answer);
+                let (kept, result) = self.do_first(request, answer);
                 self.node.act_as_node()?;
+                if self.has_lost_fids(request, &kept, result) {
+                    // Dropped, it says that nobody can tell.
+                    return Err(Errno::IO);
+                }
                 begun.done(kept);
                 Ok(())
             }
         }
     }
 
-    fn do_first(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Kept {
+    /// Whether what came of a request is only that the session ended meanwhile and its fids were gone: it may have been done, in
+    /// part or not at all, and this reply must not be given to who asks again.
+    fn has_lost_fids(&self, request: Request<'_>, kept: &Kept, result: Result<()>) -> bool {
+        let opens = matches!(request, Request::Create { .. } | Request::Open { .. });
+        let is_cut_short = match result {
+            Ok(()) => opens && kept.extra.is_empty(),
+            Err(error) => error == Errno::BADF,
+        };
+        is_cut_short && self.fids().has_ended()
+    }
+
+    fn do_first(&self, request: Request<'_>, answer: &mut Answer<'_>) -> (Kept, Result<()>) {
         let start = answer.out.len();
         let result = match request {
             Request::Write { fid, data, .. } => self.append(fid, data.bytes(), answer),
@@ -208,10 +223,8 @@ impl Session {
         let frame = &answer.out[start..];
         // Type and fields, without size and tag.
         let reply = [&frame[4..5], &frame[HEADER..]].concat();
-        Kept {
-            reply,
-            extra: extra.unwrap_or_default(),
-        }
+        let extra = extra.unwrap_or_default();
+        (Kept { reply, extra }, result)
     }
 
     /// The old reply, and the fid stands for what it stood for then.
@@ -227,6 +240,10 @@ impl Session {
             Request::Create { fid, flags, .. } | Request::Open { fid, flags } => {
                 let held = self.held(fid)?;
                 if matches!(held.open, Open::No) {
+                    // There was no handle of it, or none that could be kept: that is no fault of the client's.
+                    if kept.extra.is_empty() {
+                        return Err(Errno::STALE);
+                    }
                     let (found, flags) = (&kept.extra, ReopenFlags::new(flags));
                     let held = self.reopened(found, flags.flags(), &held.user)?;
                     self.fids().replace(fid, held)?;

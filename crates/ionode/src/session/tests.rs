@@ -7,7 +7,9 @@ use crate::node::Node;
 use crate::peer::Proof;
 use presagio_door::Origin;
 use presagio_ninep::{HEADER, LockFlags, LockStatus, LockType, OpenFlags, Text};
-use presagio_storage::Directory;
+use presagio_storage::{Access, Bytes, Directory, Size, Storage};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::time::Duration;
@@ -21,12 +23,16 @@ fn node() -> (Node, tempfile::TempDir) {
 
 /// The same, which waits so long for clients that were lost.
 fn node_with(grace: Duration) -> (Node, tempfile::TempDir) {
+    node_on(Arc::new(Directory), grace)
+}
+
+fn node_on(storage: Arc<dyn Storage>, grace: Duration) -> (Node, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), "bytes").unwrap();
     let mut config = Config::new(directory.path());
     config.loops = 1;
     config.grace = grace;
-    let node = Node::start(config, Arc::new(Directory), &[], false).unwrap();
+    let node = Node::start(config, storage, &[], false).unwrap();
     (node, directory)
 }
 
@@ -275,4 +281,142 @@ fn what_an_earlier_session_had_asked_for_changes_no_lock_of_a_later_one() {
     assert_eq!(asks(&other, lock()), LockStatus::Blocked);
     assert_eq!(asks(&again, give_back), LockStatus::Success);
     assert_eq!(asks(&other, lock()), LockStatus::Success);
+}
+
+/// A directory in which a file that is made has its name for a while before it is ready: between `begins` and `goes_on`.
+struct Slow {
+    begins: Barrier,
+    goes_on: Barrier,
+}
+
+impl Storage for Slow {
+    fn servers(&self) -> u32 {
+        1
+    }
+
+    fn open(&self, opened: OwnedFd, access: Access) -> io::Result<Arc<dyn Bytes>> {
+        Directory.open(opened, access)
+    }
+
+    fn created(&self, opened: BorrowedFd<'_>) -> io::Result<()> {
+        self.begins.wait();
+        self.goes_on.wait();
+        Directory.created(opened)
+    }
+
+    fn size(&self, name: BorrowedFd<'_>) -> io::Result<Option<Size>> {
+        Directory.size(name)
+    }
+
+    fn removed(&self, name: BorrowedFd<'_>) -> io::Result<()> {
+        Directory.removed(name)
+    }
+}
+
+fn slow_node() -> (Arc<Slow>, Node, tempfile::TempDir) {
+    let slow = Arc::new(Slow {
+        begins: Barrier::new(2),
+        goes_on: Barrier::new(2),
+    });
+    let (node, directory) = node_on(slow.clone(), Duration::from_secs(3600));
+    (slow, node, directory)
+}
+
+/// A session of a client whose fid 1 stands for the root, too.
+fn client(node: &Node, resume: [u8; 16]) -> (Session, [Arc<OwnedFd>; 2], [u8; 16]) {
+    let (session, sockets) = session(node);
+    attach(&session);
+    let resume = hello_with(&session, resume);
+    let walk = Request::Walk {
+        fid: Fid(0),
+        new_fid: Fid(1),
+        steps: presagio_ninep::List::new(&[]).unwrap(),
+    };
+    does(&session, walk);
+    (session, sockets, resume)
+}
+
+/// Asks as the client's first numbered request, and says what it is answered.
+fn once(session: &Session, request: &Request<'_>) -> std::result::Result<(), Errno> {
+    let request = Request::Once {
+        sequence: 1,
+        settled: 0,
+        request: presagio_ninep::extension::Wrapped::new(request).unwrap(),
+    };
+    let mut answer = Vec::new();
+    session.perform(request, Tag(1), &mut answer);
+    let frame = presagio_ninep::Frame {
+        kind: presagio_ninep::Kind(answer[4]),
+        tag: Tag(1),
+        body: &answer[HEADER..],
+    };
+    match Reply::parse(frame, Dialect::Presagio).unwrap() {
+        Reply::Error { errno } => Err(errno),
+        _ => Ok(()),
+    }
+}
+
+fn create() -> Request<'static> {
+    Request::Create {
+        fid: Fid(1),
+        name: Name::new("new").unwrap(),
+        flags: OpenFlags::RDWR | OpenFlags::EXCL,
+        mode: 0o644,
+        gid: u32::MAX,
+    }
+}
+
+#[test]
+fn a_file_that_was_being_made_when_the_connection_was_lost_is_there_for_who_asks_again() {
+    let (slow, node, _directory) = slow_node();
+    let (first, _sockets, resume) = client(&node, [0; 16]);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let _inside = first.enter().expect("the client is there");
+            once(&first, &create())
+        });
+        slow.begins.wait();
+        let ended = scope.spawn(|| first.end_within(Duration::from_secs(3600)));
+        while first.enter().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(!ended.is_finished(), "it waits for the request");
+        slow.goes_on.wait();
+        assert_eq!(asked.join().unwrap(), Ok(()));
+    });
+    let (again, _sockets, _) = client(&node, resume);
+    assert_eq!(once(&again, &create()), Ok(()));
+    assert!(again.held(Fid(1)).unwrap().file().is_ok(), "and it is open");
+}
+
+#[test]
+fn that_fids_were_gone_with_the_connection_is_no_answer_for_who_asks_again() {
+    let (slow, node, directory) = slow_node();
+    let (first, _sockets, resume) = client(&node, [0; 16]);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| once(&first, &create()));
+        slow.begins.wait();
+        first.end_now();
+        slow.goes_on.wait();
+        assert_eq!(asked.join().unwrap(), Err(Errno::IO));
+    });
+    assert!(directory.path().join("new").exists(), "it was made");
+    let (again, _sockets, _) = client(&node, resume);
+    assert_eq!(once(&again, &create()), Err(Errno::IO), "nobody can tell");
+}
+
+#[test]
+fn what_was_not_done_because_fids_were_gone_is_not_said_to_be_done() {
+    let (node, directory) = node();
+    let (first, _sockets, resume) = client(&node, [0; 16]);
+    let unlink = Request::UnlinkAt {
+        dir: Fid(1),
+        name: Name::new("file").unwrap(),
+        flags: presagio_ninep::UnlinkFlags(0),
+    };
+    first.end_now();
+    assert_eq!(once(&first, &unlink), Err(Errno::IO));
+    assert!(directory.path().join("file").exists());
+    let (again, _sockets, _) = client(&node, resume);
+    assert_eq!(once(&again, &unlink), Err(Errno::IO));
 }
