@@ -205,6 +205,7 @@ mod tests {
         view.hear(Ok(snapshot(&[7])));
         assert_eq!((view.chosen(), view.trouble.take()), (Some(0), None));
         view.hear(Ok(snapshot(&[9, 8, 7])));
+        press(&mut view, KeyCode::Home);
         press(&mut view, KeyCode::Down);
         let anew = Snapshot {
             life: "another".to_owned(),
