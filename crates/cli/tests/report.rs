@@ -233,7 +233,7 @@ fn runs_are_compared_with_the_first() {
     assert_eq!(time["ratios"], serde_json::json!([1.0, 0.5]));
     let text = document["comparison"]["findings"].to_string();
     assert!(
-        text.contains("“after” waited 200.0 µs for reads: 50 % less than “before”"),
+        text.contains("“after” waited 200 µs for reads: 50 % less than “before”"),
         "{text}"
     );
 }

@@ -41,8 +41,8 @@ fn a_wrong_window_loses_on_contiguous_writes_through_two_nodes() {
     let cases = cases("001-fig2b");
     let best_baseline = seconds(&cases, "FIFO").min(seconds(&cases, "HBRR"));
     let loss = |window: &str| seconds(&cases, &format!("TWINS {window} ms")) / best_baseline - 1.0;
-    // Published: about 35 % with 8 ms, which a smaller window avoids.
-    assert!((0.15..0.5).contains(&loss("8")), "{}", loss("8"));
+    // Published: about 35 % with 8 ms, which a smaller window avoids. With windows of a shared clock it is half as much again.
+    assert!((0.2..0.6).contains(&loss("8")), "{}", loss("8"));
     assert!(loss("0.25") < 0.1, "{}", loss("0.25"));
 }
 

@@ -199,7 +199,7 @@ fn the_result_of_a_seed_is_written_in_stone() {
     assert_eq!(figures, GOLDEN);
 }
 
-const GOLDEN: (u64, u64, [u64; 2]) = (118_143_210, 7_490, [272, 448]);
+const GOLDEN: (u64, u64, [u64; 2]) = (119_221_027, 7_485, [264, 456]);
 
 /// Any small cluster with any policies and any work.
 fn any_scenario() -> impl Strategy<Value = (String, u32)> {
