@@ -24,10 +24,6 @@ const LOOK_EVERY_IDLE: Duration = Duration::from_millis(200);
 /// Threads that may be held up at a time; with more, nobody takes their seats: everything hangs then.
 const HELD_UP_MAX: u64 = 256;
 
-/// Bytes that are read before their replies are sent, although there is more to do: the client copies them meanwhile, and they
-/// are still in the processor's cache.
-const SEND_EARLY: u64 = 128 << 10;
-
 /// A loop, and who turns it.
 pub struct Seat {
     number: usize,
@@ -111,40 +107,22 @@ impl Seat {
 
     /// Does what has to be done, one after the other: whoever takes over goes on with the next. False if somebody did.
     fn do_tasks(&self, term: u64) -> bool {
-        let mut unsent = 0;
         loop {
             let task = self.tasks().pop_front();
             let Some(task) = task else {
                 break;
             };
-            if self.is_mine(term) {
+            if self.term.load(Ordering::SeqCst) == term {
                 self.away(&task);
             }
-            unsent += task.reply_bytes();
             task.run(&self.node);
-            if !self.is_mine(term) {
+            if self.term.load(Ordering::SeqCst) != term {
                 return false;
-            }
-            if unsent >= SEND_EARLY {
-                unsent = 0;
-                self.send_early();
             }
         }
         self.away_since.store(0, Ordering::SeqCst);
         // Somebody may have taken over just before.
-        self.is_mine(term)
-    }
-
-    fn is_mine(&self, term: u64) -> bool {
         self.term.load(Ordering::SeqCst) == term
-    }
-
-    /// Sends what is ready, between two tasks. What it finds to be done comes after those that wait.
-    fn send_early(&self) {
-        self.away_since.store(0, Ordering::SeqCst);
-        let mut turner = self.turner.lock().unwrap_or_else(PoisonError::into_inner);
-        let tasks = turner.send_early();
-        self.tasks().extend(tasks);
     }
 
     fn tasks(&self) -> MutexGuard<'_, VecDeque<Task>> {

@@ -21,7 +21,7 @@ use crate::node::Shared;
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
 use crate::session::{Open, Session, refuse};
-use presagio_core::{Op, Range};
+use presagio_core::Range;
 use presagio_ninep::request::WRITE_HEAD;
 use presagio_ninep::{
     Dialect, Errno, Fid, Frame, Frames, Head, IO_HEADER, Kind, Reason, Request, Tag, WireError,
@@ -178,13 +178,6 @@ impl Turner {
             self.take_mail();
         }
         Some(std::mem::take(&mut self.tasks))
-    }
-
-    /// Sends the replies that are ready, in the middle of what has to be done. What more has to be is returned.
-    pub fn send_early(&mut self) -> Vec<Task> {
-        self.take_mail();
-        self.send_all();
-        std::mem::take(&mut self.tasks)
     }
 
     fn wait_and_receive(&mut self) {
@@ -1061,14 +1054,6 @@ impl Task {
         match self {
             Task::Serve(_) | Task::Append(..) => WRITING,
             Task::Perform(perform) => perform.kind.0,
-        }
-    }
-
-    /// How many bytes its replies have, about: only those of reads are worth counting.
-    pub fn reply_bytes(&self) -> u64 {
-        match self {
-            Task::Serve(batch) if batch.op() == Op::Read => batch.range().len(),
-            _ => 0,
         }
     }
 
