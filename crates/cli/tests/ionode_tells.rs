@@ -97,7 +97,10 @@ fn with_log_json_each_line_is_json() {
     until("the node listens", || UnixStream::connect(&socket).is_ok());
     refused(&socket);
     let said = || fs::read_to_string(&log).unwrap();
-    until("it is audited", || said().contains("\"audit\""));
+    // The node says that it listens after it does: the refusal may be told first.
+    until("both are told", || {
+        said().contains("\"audit\"") && said().contains("on unix:")
+    });
     node.kill().unwrap();
     node.wait().unwrap();
     let lines: Vec<Value> = said()
