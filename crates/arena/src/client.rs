@@ -9,7 +9,6 @@ use crate::layout::{
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
-use crate::ticks::Stamp;
 use crate::{filter, sys};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,10 +18,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 const WAIT_STEP_NS: u32 = 100_000;
 const WAIT_STEPS: u32 = 20_000;
 
-/// Files that a claim looks at before it gives up.
+/// Entries of files that a claim looks at, each of which no other thread looks at meanwhile, before it looks at all.
 const FILE_PROBES: u32 = 64;
 
-/// Process entries that a claim looks at before it gives up.
+/// Process entries that a claim looks at before it looks at all.
 const PROCESS_PROBES: u32 = 64;
 
 /// Why there is no arena to write to.
@@ -204,13 +203,16 @@ impl Client {
         self.mode
     }
 
-    /// Now. Whether the processor's counter can tell lies beside what every record looks at.
+    /// Brings near what every record looks at.
     #[inline(always)]
-    pub fn stamp(&self) -> Stamp {
-        match self.region.half(header::TICKS).load(Relaxed) != 0 {
-            true => Stamp::by_ticks(),
-            false => Stamp::by_clock(),
-        }
+    pub fn prefetch(&self) {
+        self.region.prefetch_to_read(header::STATE);
+    }
+
+    /// Whether times are to be those of the processor's counter. It lies beside what every record looks at.
+    #[inline(always)]
+    pub fn wants_ticks(&self) -> bool {
+        self.region.half(header::TICKS).load(Relaxed) != 0
     }
 
     /// Whether the manager still answers: it has not left, nor died.
@@ -282,12 +284,11 @@ impl Client {
     }
 
     /// The entry of whoever had this number before, who is us before an exec, or dead; or a free one. And how often
-    /// it was taken over. A few entries are looked at, from a place that follows from our number.
+    /// it was taken over. A few entries are looked at, from a place that follows from our number; all of them where those are in use.
     fn claim_process(&self) -> Option<(u32, u64)> {
         let mine = u64::from(self.pid);
         let processes = self.geometry.processes;
-        let near =
-            || (0..PROCESS_PROBES.min(processes)).map(|i| self.pid.wrapping_add(i) % processes);
+        let from = |probes: u32| (0..probes).map(|i| self.pid.wrapping_add(i) % processes);
         let claim = |index: u32, is_wanted: &dyn Fn(u64) -> bool| {
             let owner = self.region.word(self.geometry.process_owner(index));
             let old = owner.load(Relaxed);
@@ -299,9 +300,13 @@ impl Client {
             let taken = is_wanted(old) && owner.compare_exchange(old, new, AcqRel, Relaxed).is_ok();
             taken.then_some((index, image, old))
         };
-        let (index, image, old) = near()
-            .find_map(|index| claim(index, &|old| old >> 32 == mine))
-            .or_else(|| near().find_map(|index| claim(index, &is_free)))?;
+        let within = |probes: u32| {
+            from(probes)
+                .find_map(|index| claim(index, &|old| old >> 32 == mine))
+                .or_else(|| from(probes).find_map(|index| claim(index, &is_free)))
+        };
+        let near = within(PROCESS_PROBES.min(processes));
+        let (index, image, old) = near.or_else(|| within(processes))?;
         let is_there = matches!(old & 0xff, process::LIVE | process::EXITING | USED_BEFORE);
         if !is_there && !self.fill_processes(index) {
             let owner = self.region.word(self.geometry.process_owner(index));
@@ -402,14 +407,27 @@ impl Client {
                     .is_ok();
             taken.then_some((index, old))
         };
-        let (index, old) = (0..FILE_PROBES)
-            .find_map(|_| claim(cursor.fetch_add(1, Relaxed) % self.geometry.files))?;
+        let near = (0..FILE_PROBES)
+            .find_map(|_| claim(cursor.fetch_add(1, Relaxed) % self.geometry.files));
+        let (index, old) = near.or_else(|| self.claim_far(claim))?;
         if old == 0 && !self.fill_files(index) {
             let owner = self.region.word(self.geometry.file_owner(index));
             owner.store(0, Release);
             return None;
         }
         Some(index)
+    }
+
+    /// Where many in a row are in use, as by a program that keeps its files open, any other will do. The next claim begins
+    /// behind it.
+    #[cold]
+    fn claim_far(&self, claim: impl Fn(u32) -> Option<(u32, u64)>) -> Option<(u32, u64)> {
+        let cursor = self.region.half(header::FILE_CURSOR);
+        let files = self.geometry.files;
+        let from = cursor.load(Relaxed) % files;
+        let found = (from..files).chain(0..from).find_map(claim)?;
+        cursor.store(found.0 + 1, Relaxed);
+        Some(found)
     }
 
     /// Whether a file's entry is there to be written to. Entries are used one after the other, so the next ones are
@@ -443,6 +461,15 @@ impl Client {
             let closed = u64::from(self.pid) << 32 | file::CLOSED;
             let owner = self.region.word(self.geometry.file_owner(slot.index));
             let _ = owner.compare_exchange(live, closed, Release, Relaxed);
+        }
+    }
+
+    /// Gives back a file's entry that nothing was ever said about: it is free at once.
+    pub fn undo_file(&self, slot: FileSlot) {
+        if slot.index < self.geometry.files {
+            let live = u64::from(self.pid) << 32 | file::LIVE;
+            let owner = self.region.word(self.geometry.file_owner(slot.index));
+            let _ = owner.compare_exchange(live, USED_BEFORE, Release, Relaxed);
         }
     }
 
@@ -567,14 +594,24 @@ impl Writer {
     }
 
     /// Brings near what the next record is written to: after some time of computing it is in no cache of this processor.
+    ///
+    /// # Safety
+    ///
+    /// A writer of this thread. It may be in use by the code that a signal interrupted: then something else comes near.
     #[inline(always)]
-    pub fn prefetch(&self, client: &Client) {
-        if self.is_open() {
-            let mask = u64::from(client.geometry.records - 1);
-            let next = self.ring + (self.head & mask) as usize * RECORD_LEN;
-            client.region.prefetch(next);
-            client.region.prefetch(self.slot + slot::HEAD);
-        }
+    pub unsafe fn prefetch(writer: *const Writer, client: &Client) {
+        // SAFETY: as the caller vouches; only numbers are read.
+        let (slot, ring, head) = unsafe {
+            (
+                (&raw const (*writer).slot).read_volatile(),
+                (&raw const (*writer).ring).read_volatile(),
+                (&raw const (*writer).head).read_volatile(),
+            )
+        };
+        let mask = u64::from(client.geometry.records - 1);
+        let next = ring.wrapping_add((head & mask) as usize * RECORD_LEN);
+        client.region.prefetch(next);
+        client.region.prefetch(slot.wrapping_add(slot::HEAD));
     }
 
     /// Whether it has a ring.

@@ -39,13 +39,15 @@ pub struct ArenaOptions {
 }
 
 impl Default for ArenaOptions {
-    /// 37 MiB, of which a tenth of one is there at the beginning; the rest comes as it is used.
+    /// 37 MiB, of which a tenth of one is there at the beginning; the rest comes as it is used. A node of many processors has more
+    /// ranks, each with its files: there are more entries, of which 8 bytes each are there at the beginning, half a MiB at most.
     fn default() -> ArenaOptions {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         ArenaOptions {
             slots: 128,
             records: 4096,
-            files: 8192,
-            processes: 1024,
+            files: processors.saturating_mul(128).clamp(8192, 65_536),
+            processes: processors.saturating_mul(16).clamp(1024, 8192),
             mode: Mode::default(),
             filter: PathFilter::default(),
         }
@@ -292,7 +294,7 @@ impl Arena {
     }
 
     /// Looks at both clocks; now and then also whether the kernel still trusts the processor's counter. Where it does not, programs
-    /// use the system's clock from their next operation on.
+    /// find out at their next operation, and use the system's clock from then on.
     fn mind_time(&mut self) {
         let now = self.scale.look();
         if now.saturating_sub(self.trusted_at) >= TRUST_NS {

@@ -38,7 +38,18 @@ impl Kind {
     const GAP: u8 = 66;
     const BEGIN: u8 = 67;
 
+    /// Operations are most of what is written: of them nothing is looked up.
+    #[inline(always)]
     fn number(self) -> u8 {
+        match self {
+            Kind::Operation(action) => action as u8,
+            _ => self.other_number(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other_number(self) -> u8 {
         match self {
             Kind::Operation(action) => action as u8,
             Kind::Context => Kind::CONTEXT,

@@ -38,20 +38,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Now: by the processor's counter, or on the system's clock.
     #[inline(always)]
-    pub(crate) fn by_ticks() -> Stamp {
+    pub fn now(is_ticks: bool) -> Stamp {
         Stamp {
-            at: now(),
-            is_ticks: true,
-        }
-    }
-
-    /// Now, on the system's clock: for who has no manager to ask yet.
-    #[inline(always)]
-    pub fn by_clock() -> Stamp {
-        Stamp {
-            at: sys::monotonic_ns(),
-            is_ticks: false,
+            at: if is_ticks { now() } else { sys::monotonic_ns() },
+            is_ticks,
         }
     }
 

@@ -397,6 +397,66 @@ fn a_file_keeps_its_name_until_all_that_was_said_about_it_is_read() {
 }
 
 #[test]
+fn entries_that_stay_in_use_hide_no_free_ones() {
+    let mut arena = Arena::create(&ArenaOptions {
+        files: 256,
+        ..small()
+    })
+    .unwrap();
+    let client = attach(&arena.address());
+    let open = |path: &[u8]| client.open_file(&found(7, path));
+    let kept: Vec<_> = (0..250).map(|_| open(b"/kept")).collect();
+    assert!(kept.iter().all(Option::is_some));
+    for _ in 0..1000 {
+        client.close_file(open(b"/brief").expect("free entries"));
+        arena.sweep(|_| ());
+        drained(&mut arena);
+        drained(&mut arena);
+    }
+    assert_eq!(arena.losses().no_file, 0);
+}
+
+#[test]
+fn an_entry_that_nothing_was_said_about_can_be_given_back_at_once() {
+    let arena = Arena::create(&ArenaOptions {
+        files: 1,
+        ..small()
+    })
+    .unwrap();
+    let client = attach(&arena.address());
+    for _ in 0..3 {
+        let slot = client.open_file(&found(7, b"/x")).unwrap();
+        assert!(arena.file(slot.index, slot.generation).is_some());
+        client.undo_file(slot);
+        assert_eq!(arena.file(slot.index, slot.generation), None);
+    }
+}
+
+#[test]
+fn processes_that_live_hide_no_free_entries() {
+    const PLACES: u32 = 128;
+    let arena = Arena::create(&ArenaOptions {
+        processes: PLACES,
+        ..small()
+    })
+    .unwrap();
+    let memory = std::fs::File::options()
+        .write(true)
+        .open(arena.address())
+        .unwrap();
+    // All entries are those of a process that lives, but one that is far from where we begin to look.
+    let free = std::process::id().wrapping_add(100) % PLACES;
+    let taken = (1u64 << 32 | 2).to_le_bytes();
+    for place in (0..PLACES).filter(|place| *place != free) {
+        let owner = 8192 + 8 * (small().slots + place);
+        memory.write_all_at(&taken, owner.into()).unwrap();
+    }
+    let client = attach(&arena.address());
+    assert_eq!(arena.losses().no_process, 0);
+    assert_eq!(arena.process(free).map(|p| p.pid), Some(client.pid()));
+}
+
+#[test]
 fn a_path_that_is_too_long_is_cut_and_says_so() {
     let arena = Arena::create(&small()).unwrap();
     let client = attach(&arena.address());
@@ -807,7 +867,7 @@ fn times_by_the_processors_counter_arrive_as_times_of_the_clock_in_order() {
     let mut starts = Vec::new();
     for _ in 0..20 {
         for _ in 0..10 {
-            let stamp = client.stamp();
+            let stamp = Stamp::now(client.wants_ticks());
             let mut record = Record::new(Kind::Operation(Action::Read));
             sys::sleep_ns(10_000);
             stamp.note(&mut record, stamp.elapsed());

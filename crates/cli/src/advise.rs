@@ -21,7 +21,7 @@ Examples:
   presagio run --observe --trace t.ptrace -- ./app
   presagio advise t.ptrace -o hints.json
   presagio run --config hints.json -- ./app
-  presagio advise run.darshan                 the same from Darshan, to stdout")]
+  presagio advise run.darshan                 from Darshan, to stdout")]
 pub struct Args {
     /// The trace; - is the standard input
     trace: PathBuf,

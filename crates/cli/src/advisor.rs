@@ -9,6 +9,10 @@ use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a manager may take to notice that it is to end.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Keep one manager standing for all commands that you run on this node
 ///
@@ -16,8 +20,8 @@ use std::sync::Arc;
 /// commands are advised together, and what is learned is kept in memory between them. It prints what a shell has to
 /// export so that programs report to it without `presagio run`.
 ///
-/// It works until Ctrl-C or SIGTERM, and shows one summary of everything at the end. Without programs it uses no
-/// processor time.
+/// It works until Ctrl-C or SIGTERM, and shows one summary of everything at the end; a second one ends it at once, without.
+/// Without programs it uses no processor time.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +30,7 @@ Examples:
   presagio run -- ./simulate
   kill %1; wait                      one summary of all
 
-  presagio advisor > env.sh &        or: let the shell's own programs report
+  presagio advisor > env.sh &        or: the shell's own programs report
   sleep 1; . ./env.sh; ./simulate")]
 pub struct Args {
     #[command(flatten)]
@@ -54,6 +58,36 @@ pub fn wait_for(signals: &libc::sigset_t) {
     unsafe { libc::sigwait(signals, &mut signal) };
 }
 
+/// The same, for so long at most; whether one came.
+fn comes_within(signals: &libc::sigset_t, time: Duration) -> bool {
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // SAFETY: the set and the time are valid; nobody wants to know more about the signal.
+    unsafe { libc::sigtimedwait(signals, std::ptr::null_mut(), &time) > 0 }
+}
+
+/// Has the manager end when a signal comes. If it does not take notice, or if it is told again, it ends as it is: it may write to
+/// storage that never answers.
+fn end_when_told(desk: &Desk, signals: &libc::sigset_t) {
+    wait_for(signals);
+    desk.end();
+    let is_urged = comes_within(signals, PATIENCE);
+    if !is_urged && desk.is_heard() {
+        wait_for(signals);
+    }
+    let why = match desk.is_heard() {
+        true => "it was told to end twice",
+        false => "the manager does not answer",
+    };
+    let text =
+        format!("presagio: there is no summary; {why}; does the storage of its files hang?\n");
+    let _ = io::stderr().write_all(text.as_bytes());
+    // SAFETY: nothing is to be flushed or undone: that is what may hang.
+    unsafe { libc::_exit(1) };
+}
+
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let preload = Preload::find()?;
     let mut plan = args.settings.plan()?;
@@ -76,10 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let desk = Arc::new(Desk::open(doors, manager.address())?);
     let told = desk.clone();
-    std::thread::spawn(move || {
-        wait_for(&signals);
-        told.end();
-    });
+    std::thread::spawn(move || end_when_told(&told, &signals));
     let mut summary = manager.run(&*desk);
     if let Ok((_lock, directory)) = job::lock() {
         let _ = std::fs::remove_file(directory.join(job::ADVISOR));

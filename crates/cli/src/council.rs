@@ -117,6 +117,10 @@ enum Auth {
 #[derive(clap::Subcommand)]
 enum Order {
     /// What does a council do now?
+    #[command(after_help = "\
+Examples:
+  presagio council status unix:/run/council.sock.control
+  presagio council status unix:/run/council.sock.control --learned")]
     Status {
         /// Its control socket, or where Prometheus reads
         #[arg(value_name = "ADDRESS")]

@@ -1,4 +1,4 @@
-//! `presagio demo DIR`: what Presagio does, shown on a storage in about a minute.
+//! `presagio demo DIR`: what Presagio does, shown on a storage in about a minute, in two at most.
 //!
 //! [`program`] is an unmodified program, plain and guided; [`node`] an I/O node that learns in front of an emulated disk.
 //! At the end a page about the first is there, and what to try next is said.
@@ -18,8 +18,11 @@ const REPORT: &str = "presagio-demo.html";
 
 /// Show what Presagio does: a program plain and guided, an I/O node that learns, a report
 ///
-/// Makes a file in a directory of its own below DIR, which is removed at the end, and lets a program read half of it:
-/// plain and with `presagio run` before it, by turns, with nothing of the file in memory. The bytes it got are compared.
+/// Makes a file of 1.1 GB in a directory of its own below DIR, which is removed at the end, and lets a program read half of
+/// it: plain and with `presagio run` before it, by turns, with nothing of the file in memory. The bytes it got are compared.
+/// The program is our own, written after the description of the ROOT reader in the MERCURY paper (see the README's references).
+/// It takes about a minute; where the storage is slow there are fewer rounds.
+///
 /// Then 32 clients load an I/O node in front of an emulated disk, under NOOP and under --policy adaptive, whose choices are
 /// shown as it makes them. A report of the last guided run stays in DIR.
 #[derive(clap::Args)]
@@ -37,7 +40,7 @@ pub struct Args {
     /// How many reads a run has
     #[arg(long, default_value_t = 2000)]
     reads: u64,
-    /// How many times each way
+    /// How many times each way, if there is time
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// How many periods of half a second the I/O node learns

@@ -59,8 +59,8 @@ Examples:
       --policy adaptive --context pattern      situations are patterns
   presagio ionode --export /lustre --listen unix:/run/node.sock \\
       --policy adaptive --council tcp:council:5650
-  presagio ionode --export /scratch --listen unix:/run/node.sock --dashboard
-                                               http://127.0.0.1:9645/
+  presagio ionode --export /scratch --listen unix:/run/node.sock \\
+      --dashboard                              http://127.0.0.1:9645/
   presagio ionode status unix:/run/node.sock.control
   presagio ionode policy SJF unix:/run/node.sock.control
   diodcat -s 127.0.0.1:5640 -a /scratch file   read with diod's client
@@ -185,9 +185,9 @@ pub struct Args {
     /// Files and directories that one user may have open or walked to [default: any number]
     #[arg(long, value_name = "N")]
     files_per_user: Option<usize>,
-    /// Requests that one user may have under way; further ones wait [default: any number]
-    #[arg(long, value_name = "N")]
-    requests_per_user: Option<usize>,
+    /// Requests that one user may have under way; further ones wait
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    requests_per_user: usize,
     /// Memory for data of one user that is under way; further data waits [default: half of --memory]
     #[arg(long, value_name = "SIZE")]
     memory_per_user: Option<Size>,
@@ -279,7 +279,7 @@ impl Args {
         config.allow_root = self.allow_root;
         config.connections_per_user_max = self.connections_per_user;
         config.files_per_user_max = self.files_per_user.unwrap_or(usize::MAX);
-        config.requests_per_user_max = self.requests_per_user.unwrap_or(usize::MAX);
+        config.requests_per_user_max = self.requests_per_user;
         let memory = self.memory_per_user.as_ref();
         config.memory_per_user_max = memory.unwrap_or(&Size(self.memory.0 / 2)).0 as usize;
         config.tcp = self.tcp_proof();

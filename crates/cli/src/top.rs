@@ -34,7 +34,7 @@ Keys: q quits, tab and 1 2 3 4 choose what is shown, arrows (or j and k) a row,
 enter unfolds it, ? explains.
 
 Examples:
-  presagio top                                   a dashboard on this machine
+  presagio top                                   what this machine has
   presagio top unix:/run/council.sock.control    of that council
   presagio top tcp:127.0.0.1:9645 --once         a table, once
   presagio top --json | jq '.nodes[].policy'")]

@@ -2,9 +2,12 @@
 //!
 //! `presagio-sim` has the campaign and makes the trees; here it runs on all cores, and what came of it is shown.
 
-mod network;
+mod judged;
+pub mod network;
 
-use crate::bench::{Bar, Report};
+pub use judged::Judged;
+
+use crate::bench::Report;
 use crate::failure::failure;
 use crate::progress::progress;
 use crate::table::{self, Cell, Table};
@@ -32,7 +35,7 @@ Examples:
   presagio train --check                    how good are they?
   presagio train --quick --check            less exactly, in seconds
   presagio train --check --json | jq .bars
-  presagio train --network --check          the network of --policy adaptive
+  presagio train --network --check          the network of adaptive
   presagio ionode --export /scratch --listen unix:/run/node.sock \\
       --policy auto --trees trees.txt --profile disk.json")]
 pub struct Args {
@@ -94,8 +97,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let held_out = part(&plan, true, args.jobs)?;
-    show(args, &report(&Evaluation::of(&learned, &taught, &held_out)))
+    let judged = Judged::of(&plan, &taught, &learned, args.jobs)?;
+    show(args, &report(&judged))
 }
 
 /// Writes what was made to where it belongs.
@@ -151,27 +154,32 @@ pub fn trees(path: Option<&PathBuf>) -> anyhow::Result<Trees> {
 
 /// Runs a part of a campaign. Each run is one thread's from begin to end, so the figures do not depend on how many there are.
 pub fn part(plan: &Plan, held_out: bool, jobs: Option<usize>) -> anyhow::Result<Part> {
+    Ok(Part::new(plan, held_out, &outcomes(plan, held_out, jobs)?))
+}
+
+/// What came of each task of a part, in their order.
+pub fn outcomes(plan: &Plan, held_out: bool, given: Option<usize>) -> anyhow::Result<Vec<Outcome>> {
     let tasks = plan.tasks(held_out);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = jobs.unwrap_or(cores).clamp(1, tasks.len().max(1));
     let bar = progress(tasks.len() as u64);
     bar.set_message(if held_out {
         "situations not seen before"
     } else {
         "situations to learn from"
     });
-    let outcomes = on_all_cores(&tasks, jobs, &bar, Task::run);
+    let outcomes = on_all_cores(&tasks, jobs(given), &bar, Task::run);
     bar.finish_and_clear();
     let outcomes = tasks.iter().zip(outcomes).map(|(task, outcome)| {
         let outcome: Option<Result<Outcome, Failed>> = outcome;
         let outcome = outcome.ok_or_else(|| anyhow::anyhow!("a run is missing"))?;
         outcome.map_err(|error| failure("a run failed", task.situation.name(), error))
     });
-    Ok(Part::new(
-        plan,
-        held_out,
-        &outcomes.collect::<anyhow::Result<Vec<_>>>()?,
-    ))
+    outcomes.collect()
+}
+
+/// As many as were asked for, or one for each core.
+fn jobs(given: Option<usize>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    given.unwrap_or_else(cores).max(1)
 }
 
 /// Does all tasks on so many threads; what came of each, in their order.
@@ -202,60 +210,64 @@ fn take<'a, T>(next: &AtomicUsize, tasks: &'a [T]) -> Option<(usize, &'a T)> {
 }
 
 /// The evaluation as tables, and its bars.
-pub fn report(evaluation: &Evaluation) -> Report {
-    let detection = |title: &str, confusion: &Confusion| confusion_table(title, confusion);
-    let verdicts = |title: &str, all: &[(String, Verdict)]| verdict_table(title, all);
+pub fn report(judged: &Judged) -> Report {
+    let mut report = tables(judged);
+    judged::add_groups(&mut report, judged);
+    report.bars = judged::bars(judged);
+    report
+}
+
+/// The same of several seeds: the tables of one of them, a row for each, and the worst of each bar.
+pub fn report_of_seeds(first: &Judged, all: &[Judged]) -> Report {
+    let mut report = report(first);
+    report.notes.push(format!(
+        "Tables are of seed {}; bars are the worst of all seeds.",
+        first.seed
+    ));
+    report.tables.push(("seeds", judged::seeds_table(all)));
+    let bars: Vec<_> = all.iter().map(judged::bars).collect();
+    let among = match all {
+        [_] => String::new(),
+        _ => format!(", worst of {} seeds", all.len()),
+    };
+    report.bars = judged::worst(&bars, &among);
+    report
+}
+
+fn tables(judged: &Judged) -> Report {
+    let evaluation = &judged.evaluation;
+    let auto = ("auto, as it runs".to_owned(), judged.auto.clone());
+    let held_out: Vec<(String, Verdict)> =
+        evaluation.held_out.iter().cloned().chain([auto]).collect();
     Report {
         tables: vec![
             (
                 "detection_validated",
-                detection("Detection, 10-fold cross-validation (Tables 4.5 to 4.7)", &evaluation.detection_validated),
+                confusion_table("Detection, 10-fold cross-validation (Tables 4.5 to 4.7)", &evaluation.detection_validated),
             ),
             (
                 "detection_held_out",
-                detection("Detection, runs that nothing was learned from", &evaluation.detection_held_out),
+                confusion_table("Detection, runs that nothing was learned from", &evaluation.detection_held_out),
             ),
             ("majority", majority_table(evaluation)),
             ("trees", sizes_table(evaluation)),
             (
                 "taught",
-                verdicts("Situations that were learned from (Table 6.3, Fig. 6.1)", &evaluation.taught),
+                verdict_table("Situations that were learned from (Table 6.3, Fig. 6.1)", &evaluation.taught),
             ),
             (
                 "held_out",
-                verdicts("Situations with other numbers of processes and other seeds (Tables 6.4, 6.7, 6.8)", &evaluation.held_out),
+                verdict_table("Situations with other numbers of processes and other seeds (Tables 6.4, 6.7, 6.8)", &held_out),
             ),
         ],
         notes: vec![
             "The oracle knows all makespans and takes the shortest. Faster and slower count situations that differ by more \
-             than 10 % from no scheduler; a median beside each."
+             than 10 % from no scheduler; a median beside each. auto decides in each period by what arrived until then, and begins \
+             without a scheduler."
                 .to_owned(),
         ],
-        bars: bars(evaluation),
+        bars: Vec::new(),
     }
-}
-
-fn bars(evaluation: &Evaluation) -> Vec<Bar> {
-    let (t3, detected) = evaluation.t3().unwrap_or((f64::NAN, f64::NAN));
-    let (name, alone) = evaluation.best_alone().unwrap_or(("none", f64::NAN));
-    let beside = |over: f64| (1.0 + alone) / (1.0 + over);
-    vec![
-        Bar::at_least(
-            "detection of four classes, held out",
-            100.0 * evaluation.detection_held_out.right(),
-            "%",
-            95.0,
-        ),
-        Bar::at_most("T3 over the oracle, held out", 100.0 * t3, "%", 3.0),
-        Bar::at_most("the same, classes as detected", 100.0 * detected, "%", 3.0),
-        Bar::at_least(
-            format!("best policy alone ({name}) over T3"),
-            beside(t3),
-            "",
-            1.0,
-        ),
-        Bar::at_least("the same, classes as detected", beside(detected), "", 1.0),
-    ]
 }
 
 fn confusion_table(title: &str, confusion: &Confusion) -> Table {

@@ -6,45 +6,69 @@ mod common;
 use common::{TempDir, presagio, presagio_at, presagio_ok, program};
 use std::process::{Command, Stdio};
 
-const SUBCOMMANDS: &[&[&str]] = &[
-    &[],
-    &["bench"],
-    &["council"],
-    &["demo"],
-    &["sched"],
-    &["sched", "list"],
-    &["sched", "compare"],
-    &["trace"],
-    &["trace", "convert"],
-    &["trace", "info"],
-    &["trace", "merge"],
-    &["trace", "replay"],
-    &["completions"],
-    &["man"],
-];
+/// Every command that the help names, however deep, and the one above them all.
+fn subcommands() -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new()];
+    let mut next = 0;
+    while next < found.len() {
+        let above = found[next].clone();
+        found.extend(
+            below(&above)
+                .into_iter()
+                .map(|name| [&above[..], &[name]].concat()),
+        );
+        next += 1;
+    }
+    found
+}
+
+/// The commands that the help of one lists.
+fn below(command: &[String]) -> Vec<String> {
+    let help = help_of(command);
+    let Some((_, list)) = help.split_once("\nCommands:\n") else {
+        return Vec::new();
+    };
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    // What a long description is continued with is further to the right.
+    let lines = lines.filter(|line| !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+fn help_of(command: &[String]) -> String {
+    let mut args: Vec<&str> = command.iter().map(String::as_str).collect();
+    args.push("--help");
+    presagio_at(200, &args).out
+}
 
 #[test]
 fn the_help_of_every_subcommand_shows_an_example() {
-    for subcommand in SUBCOMMANDS {
-        let said = presagio_ok(&[*subcommand, &["--help"]].concat());
+    let subcommands = subcommands();
+    for known in [&["sched", "compare"][..], &["trace", "info"], &["man"]] {
+        assert!(subcommands.iter().any(|one| one == known), "{known:?}");
+    }
+    for subcommand in subcommands {
+        let help = help_of(&subcommand);
         let example = ["presagio", &subcommand.join(" ")].join(" ");
-        let examples = said.out.split("Examples:").nth(1).unwrap_or_default();
+        let examples = help.split("Examples:").nth(1).unwrap_or_default();
         assert!(
             examples.contains(example.trim_end()),
-            "presagio {subcommand:?} --help:\n{}",
-            said.out
+            "{example} --help:\n{help}"
         );
     }
 }
 
 #[test]
 fn examples_fit_a_page_of_80_columns() {
-    for subcommand in SUBCOMMANDS {
-        let said = presagio_at(200, &[*subcommand, &["--help"]].concat());
-        let examples = said.out.split("Examples:").nth(1).unwrap_or_default();
+    for subcommand in subcommands() {
+        let help = help_of(&subcommand);
+        let examples = help.split("Examples:").nth(1).unwrap_or_default();
         // Manual pages indent by seven, the help by two.
         let wide: Vec<&str> = examples.lines().filter(|l| l.len() > 75).collect();
-        assert_eq!(wide, [""; 0]);
+        assert_eq!(wide, [""; 0], "{subcommand:?}");
     }
 }
 
@@ -92,8 +116,10 @@ fn there_is_a_manual_page_for_every_subcommand() {
     let dir = TempDir::new("man");
     let pages = format!("{}/new/man1", dir.path());
     presagio_ok(&["man", &pages]);
-    for subcommand in SUBCOMMANDS {
-        let name = [&["presagio"], *subcommand].concat().join("-");
+    for subcommand in subcommands() {
+        let name = [&["presagio".to_owned()], &subcommand[..]]
+            .concat()
+            .join("-");
         let page = std::fs::read_to_string(format!("{pages}/{name}.1"));
         let page = page.unwrap_or_else(|error| panic!("{name}.1: {error}"));
         assert!(!page.contains(".SH EXTRA"), "{name}.1:\n{page}");

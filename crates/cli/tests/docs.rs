@@ -278,7 +278,8 @@ fn commands(text: &str) -> Vec<String> {
 /// What can be known of a command without running it: whether `presagio` has such options, or `make` such a target.
 fn checkable(command: &str) -> Option<String> {
     let command = command.split(" #").next()?.trim_end_matches(['&', ' ']);
-    if let Some(targets) = command.strip_prefix("make ") {
+    let as_user = command.strip_prefix("sudo ").unwrap_or(command);
+    if let Some(targets) = as_user.strip_prefix("make ") {
         return Some(format!("make -n -C $REPO {targets} > /dev/null"));
     }
     let at = command
@@ -306,6 +307,10 @@ fn a_script_that_is_not_run_says_so_above_it_and_is_checked_as_far_as_possible()
     assert_eq!(
         check("make demo  # y").unwrap(),
         "make -n -C $REPO demo > /dev/null"
+    );
+    assert_eq!(
+        check("sudo make install").unwrap(),
+        "make -n -C $REPO install > /dev/null"
     );
     assert_eq!(check("cp a b"), None);
 }
@@ -441,5 +446,64 @@ fn every_subcommand_has_its_place_in_the_reference() {
             reference.contains(&format!("`presagio {name}")),
             "docs/commands.md has no `presagio {name}`"
         );
+    }
+}
+
+#[test]
+fn every_column_and_key_of_a_file_has_its_place_in_the_reference() {
+    let read = |name: &str| fs::read_to_string(repository().join(name)).unwrap();
+    let traces = read("docs/traces.md");
+    for column in presagio_trace::csv::COLUMNS {
+        assert!(traces.contains(&format!("`{column}`")), "{column}");
+    }
+    let (embedding, example) = (read("docs/embedding.md"), read("crates/capi/agios.conf"));
+    let lines = example
+        .lines()
+        .map(|line| line.trim().trim_start_matches('#'));
+    let keys: Vec<&str> = lines.filter_map(|l| Some(l.split_once(" = ")?.0)).collect();
+    assert!(keys.len() > 15, "{keys:?}");
+    for key in keys {
+        assert!(embedding.contains(&format!("`{key}`")), "{key}");
+    }
+}
+
+/// A crate of ours and what it needs of others', by its Cargo.toml; without what is for tests alone.
+fn needs() -> Vec<(String, String)> {
+    let mut needs = Vec::new();
+    for entry in fs::read_dir(repository().join("crates")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let mut section = "";
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            }
+            let need = line.split(['.', ' ', '=']).next().unwrap();
+            let is_need = ["[dependencies]", "[build-dependencies]"].contains(&section);
+            let is_name = need.starts_with(|c: char| c.is_ascii_lowercase());
+            if is_need && is_name && !need.starts_with("presagio-") {
+                needs.push((name.clone(), need.to_owned()));
+            }
+        }
+    }
+    needs
+}
+
+#[test]
+fn what_is_taken_from_others_is_named_with_its_reason() {
+    let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    let (_, table) = text.split_once("## Dependencies, and why").unwrap();
+    let needs = needs();
+    assert!(needs.len() > 60, "{needs:?}");
+    for (name, need) in needs {
+        let row = table.lines().find(|line| {
+            let what = line.split('|').nth(1).unwrap_or_default();
+            what.contains(&format!("`{need}`"))
+        });
+        let whose = row.and_then(|row| row.split('|').nth(2));
+        let whose = whose.unwrap_or_else(|| panic!("{need} is not in the table"));
+        let is_named = whose.contains("everywhere") || whose.contains(&format!("`{name}`"));
+        assert!(is_named, "{need} is used by {name} too:{whose}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::nodes::skipped;
 use common::{TempDir, presagio, presagio_ok, program};
 use presagio_forward::{Options, Remote};
 use presagio_ninep::OpenFlags;
@@ -143,7 +144,7 @@ fn on_mount(place: &Place, script: &str) -> String {
 fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
+        skipped("mounting needs root and /dev/fuse");
     }
     can
 }

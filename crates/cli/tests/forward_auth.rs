@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::nodes::{At, Mounted, Node, pattern, until};
+use common::nodes::{At, Mounted, Node, pattern, skipped, until};
 use common::{Said, TempDir, presagio};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -116,7 +116,7 @@ impl Site {
         let uid = fs::metadata(self.path("export/copied")).unwrap().uid();
         assert_eq!(uid.to_string(), said.out.trim());
         if !Path::new("/dev/fuse").exists() || uid != 0 {
-            return eprintln!("skipped: mounting needs root and /dev/fuse");
+            return skipped("mounting needs root and /dev/fuse");
         }
         let mount = Mounted::start(&[&self.node.at], &self.path("mnt"), None, options);
         assert!(fs::read(mount.path("copied")).unwrap() == bytes);

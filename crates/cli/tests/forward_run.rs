@@ -9,6 +9,7 @@ use common::{Said, TempDir, library, presagio, program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Where programs find what is forwarded. There is no such directory on this machine.
 const FAR: &str = "/presagio-far-away";
@@ -109,6 +110,21 @@ fn the_locks_of_a_program_that_is_killed_are_free_for_the_next() {
         assert_eq!(site.script(killed), "held\nheld\n", "{how}");
         assert_eq!(site.script("python3 $OUTSIDE/hold.py once"), "held\n");
     }
+}
+
+#[test]
+fn a_command_may_begin_while_its_node_is_being_started_again() {
+    let mut site = Site::new("restarted");
+    let forward = site.forward();
+    site.node.kill();
+    let arguments = ["run", "--forward", &forward, "--", "true"];
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| presagio(&arguments));
+        std::thread::sleep(Duration::from_millis(500));
+        site.node.start_again();
+        let said = run.join().unwrap();
+        assert_eq!(said.code, Some(0), "{}", said.err);
+    });
 }
 
 #[test]

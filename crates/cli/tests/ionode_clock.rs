@@ -3,7 +3,7 @@
 mod common;
 
 use common::TempDir;
-use common::nodes::{Running, pattern, say, until};
+use common::nodes::{Running, pattern, say, skipped, until};
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -128,7 +128,7 @@ fn start_node(clock: &Clock, export: &Path, socket: &Path) -> Running {
 #[test]
 fn a_clock_that_jumps_changes_nothing() {
     if !Path::new("/dev/fuse").exists() {
-        return say("skipped: no FUSE here");
+        return skipped("no FUSE here");
     }
     let directory = TempDir::new("clock");
     let dir = Path::new(directory.path());

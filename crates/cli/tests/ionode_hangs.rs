@@ -5,7 +5,7 @@ mod common;
 
 use common::apart::apart;
 use common::forwarded::{forwarded, succeeds};
-use common::nodes::{Mounted, Node, pattern, say, until};
+use common::nodes::{Mounted, Node, pattern, skipped, until};
 use common::{TempDir, presagio_ok};
 use presagio_forward::{Options, Remote};
 use presagio_ninep::OpenFlags;
@@ -24,7 +24,7 @@ impl Freezable {
     /// `None`, and a printed reason, if that cannot be had here.
     fn new(image: &Path, at: &Path) -> Option<Freezable> {
         if !rustix::process::geteuid().is_root() {
-            say("skipped: only root can freeze a file system");
+            skipped("only root can freeze a file system");
             return None;
         }
         let file = File::create(image).expect("an image");
@@ -38,7 +38,7 @@ impl Freezable {
                     .arg(at),
             );
         if !made {
-            say("skipped: no ext4 can be mounted here");
+            skipped("no ext4 can be mounted here");
             return None;
         }
         Some(Freezable(at.to_owned()))

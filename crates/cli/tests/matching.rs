@@ -4,6 +4,8 @@
 mod common;
 
 use common::{TempDir, presagio, presagio_ok};
+use presagio_sim::campaign::accesses::{AccessRun, Purpose};
+use presagio_tune::Detector;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -56,6 +58,21 @@ fn all_ways_can_be_compared_with_labels_of_a_file() {
         text.contains("published-servers") && text.contains("precision"),
         "{text}"
     );
+}
+
+/// Sizes, numbers of processes and devices that nothing was learned from. `presagio train --network --check` asks about many more.
+#[test]
+fn the_shipped_network_tells_accesses_apart_in_scenarios_never_seen() {
+    let network = Detector::shipped();
+    let (mut all, mut right) = (0, 0);
+    for run in AccessRun::all(6, Purpose::Ask, 1) {
+        for lesson in run.run().unwrap() {
+            all += 1;
+            right += u32::from(network.access(&lesson.features) == lesson.access);
+        }
+    }
+    assert!(all >= 100, "{all} lessons");
+    assert!(100 * right >= 99 * all, "{right} of {all}");
 }
 
 #[test]

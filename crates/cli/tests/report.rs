@@ -368,6 +368,16 @@ fn no_name_becomes_markup() {
 }
 
 #[test]
+fn no_name_of_a_trace_tells_a_terminal_anything() {
+    let place = Place::new();
+    let trace = place.trace("hostile.ptrace", &hostile());
+    let said = presagio_ok(&["trace", "info", &trace]).out;
+    let harmful = |c: char| c != '\n' && c.is_control() || ('\u{2028}'..='\u{202e}').contains(&c);
+    assert!(!said.contains(harmful), "{said:?}");
+    assert!(said.contains(r"\xff\xfe\x80"), "{said}");
+}
+
+#[test]
 fn what_is_no_input_is_explained() {
     let place = Place::new();
     let other = place.text("other.json");
@@ -630,6 +640,92 @@ fn a_page_opens_and_every_chart_shows_its_evidence() {
     in_a_browser(&page, &figures(&[&trace]), &place, CHARTS);
 }
 
+/// More of everything than a report shows: processes, files, call stacks, phases, all of it without an order that loops would fold.
+fn crowd() -> Vec<Record> {
+    let mut records = Vec::new();
+    for id in 0..80 {
+        records.push(file(id, format!("/data/part-{id:03}.dat").as_bytes()));
+    }
+    for id in 0..140 {
+        records.push(Record::Process(Process {
+            id,
+            rank: Some(id),
+            command: Some("/opt/app --with every option".into()),
+            ..Process::default()
+        }));
+    }
+    for id in 1..=200 {
+        let frame = |depth: u64| Frame {
+            module: "/opt/app".into(),
+            offset: id * 4096 + depth,
+            symbol: Some(format!("function_{id}_{depth}").as_str().into()),
+        };
+        records.push(Record::Context {
+            id: ContextId(id as u32),
+            frames: (0..20).map(frame).collect(),
+        });
+    }
+    records.extend((0..CROWD).map(|n| Record::Event(one_of_the_crowd(n))));
+    records
+}
+
+const CROWD: u64 = 220_000;
+
+/// In bursts of 4 ms, 6 ms apart; three of four go to a few files, so that their maps are full.
+fn one_of_the_crowd(n: u64) -> Event {
+    let chance = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let chance = (chance ^ chance >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
+    let file = match chance % 4 {
+        0 => chance / 4 % 80,
+        _ => chance / 4 % 20,
+    };
+    let action = match chance >> 9 & 1 {
+        0 => Action::Read,
+        _ => Action::Write,
+    };
+    let at = (chance >> 10) % 480 * 100_000;
+    let event = event(
+        n / 400 * 10_000_000 + n % 400 * 10_000,
+        action,
+        file,
+        at,
+        512 << (chance >> 20 & 7),
+    );
+    Event {
+        process: (chance >> 24) as u32 % 140,
+        context: ContextId(1 + (chance >> 32) as u32 % 200),
+        duration: Nanos(1000 + (chance >> 12) % 8000),
+        ..event
+    }
+}
+
+#[test]
+fn a_page_with_as_much_as_there_can_be_opens_and_answers() {
+    let place = Place::new();
+    let trace = place.trace("crowd.ptrace", &crowd());
+    let page = place.text("a.html");
+    presagio_ok(&["report", &trace, "-o", &page]);
+    let figures = figures(&[&trace]);
+    let run = &figures["runs"][0];
+    let count = |list: &Value| list.as_array().unwrap().len();
+    assert!(count(&run["timeline"]["all"]["read"]) > 2000);
+    assert_eq!(
+        count(&run["timeline"]["lanes"]),
+        129,
+        "128, and one for the others"
+    );
+    assert_eq!((count(&run["files"]), count(&run["accesses"])), (60, 60));
+    assert_eq!(
+        (count(&run["loops"]), count(&run["phases"]["phases"])),
+        (6, 500)
+    );
+    let cells: usize = (0..20)
+        .map(|n| count(&run["files"][n]["heat"]["cells"]))
+        .sum();
+    assert!(cells > 60_000, "maps have {cells} cells");
+    in_a_browser(&page, &figures, &place, CHARTS);
+}
+
 #[test]
 fn a_page_with_hostile_names_opens_and_runs_nothing_of_them() {
     let place = Place::new();
@@ -688,12 +784,15 @@ fn a_page_of_a_real_run_opens_with_its_lines_of_source_and_what_was_loaded() {
     let mut json: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
     // Whether something is loaded depends on the machine: on what it has in memory, and how fast its disk is.
     let decided = format!(
-        "{data}: exact loads: reads do not move together; a read waits 2.00 ms with nothing, waits 0.50 ms with exact loads."
+        "{data}: exact loads: {}a read waits 2.00 ms with nothing, waits 0.50 ms with exact loads.",
+        "a sentence may be as long as it likes; ".repeat(20)
     );
+    let waited = serde_json::json!({ "name": data, "method": "exact loads", "with_ns": 500_000, "without_ns": 2_000_000 });
     let unseen = "reads through a mapping: 3 files were mapped";
     json["prefetch"]["advised"] = true.into();
     json["prefetch"]["bytes_useful"] = 600_000.into();
     json["prefetch"]["bytes_wasted"] = 200_000.into();
+    json["prefetch"]["waits"] = vec![waited].into();
     json["decided"] = vec![decided.clone()].into();
     json["not_seen"] = vec![unseen].into();
     fs::write(&summary, json.to_string()).unwrap();

@@ -5,6 +5,8 @@ mod common;
 
 #[path = "run/closed_loop.rs"]
 mod closed_loop;
+#[path = "run/hanging.rs"]
+mod hanging;
 #[path = "run/unseen.rs"]
 mod unseen;
 
@@ -183,6 +185,30 @@ fn a_command_that_was_killed_is_seen_to_be_killed() {
         );
         assert_eq!(ended.status.signal(), Some(signal), "{ended:?}");
     }
+}
+
+#[test]
+fn no_name_of_a_file_or_program_tells_a_terminal_anything() {
+    let place = Place::new("hostile");
+    let name = "a\u{1b}[2J\n\u{202e}b";
+    let (program, file) = (format!("./cat{name}"), format!("file{name}"));
+    fs::copy("/bin/cat", place.path(&program)).unwrap();
+    fs::write(place.path(&file), vec![b'x'; MIB]).unwrap();
+    let run = |options: &[&str], command: &[&str]| run(&place, options, command).err;
+    let told = run(&["--json", "s.json"], &[&program, &file]);
+    let failed = run(&[], &[&format!("./none{name}")]);
+    for text in [&told, &failed] {
+        let harmful = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+        assert!(!text.contains(harmful), "{text:?}");
+    }
+    let shown = r"a\u{1b}[2J\n\u{202e}b";
+    for part in ["cat", "file"] {
+        assert!(told.contains(&format!("{part}{shown}: ")), "{told}");
+    }
+    assert!(failed.contains(&format!("none{shown}; ")), "{failed}");
+    let json = fs::read_to_string(place.path("s.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["programs"][0]["name"], format!("cat{name}"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The council itself, between the network and its reasoning (`presagio-tune`): who is there, what is kept, what is explained.
 //!
-//! An announcement is answered at once. What was learned when a round ended goes to the store, and explanations to the log,
-//! after the answers have left ([`Hall::flush`]).
+//! An announcement is answered at once. What was learned when a round ended goes to the thread of the store, and what was decided to
+//! that of the log ([`Scribe`]), after the answers have left ([`Hall::flush`]). Whoever asks what the council does gets copies,
+//! a few entries at a time ([`AT_ONCE`]), and texts are made of these: nobody who decides waits for them.
 //!
 //! *Nothing is lost.* The store notes which announcements it has learned from. A node that comes back says again what it
 //! does not know to be kept; these late words ([`Late`]) are learned as the round would have done: from several nodes the
@@ -10,6 +11,7 @@
 use crate::figures::Figures;
 use crate::late::Late;
 use crate::log::Log;
+use crate::scribe::{self, Scribe};
 use crate::store::{self, Heard, Keeper, StoreError};
 use crate::view::{self, View};
 use crate::wire::{self, Hello};
@@ -25,9 +27,10 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Names of nodes that are remembered, here and in the store. Past that, those that were gone for longest are forgotten.
@@ -36,6 +39,13 @@ const NAMES_MAX: usize = 16_384;
 /// Late words that a node may say when it comes: at most, and whenever it comes.
 const LATE_MAX: u64 = 256;
 const LATE_AT_ONCE: u64 = 4;
+
+/// Nodes, contexts or patterns that are copied at once for somebody who asks.
+const AT_ONCE: usize = 64;
+
+/// A node's periods are others than the council's if they are so many times longer or shorter, so often in a row.
+const OTHER_PERIOD: f64 = 1.5;
+const OTHER_PERIODS: u32 = 3;
 
 /// How a council reasons, and where it keeps what it learns.
 #[derive(Clone, Debug)]
@@ -89,7 +99,11 @@ struct Member {
     /// Whether it has not been told anything yet on this connection.
     is_new: bool,
     announcements: u64,
-    last: Option<Told>,
+    /// How long its last whole period was, how many in a row were not as long as the council's, and whether that was said.
+    period: Option<Nanos>,
+    other_periods: u32,
+    is_warned_of: bool,
+    last: Option<Arc<Told>>,
 }
 
 /// What a node was told last.
@@ -114,7 +128,6 @@ pub(crate) struct Unexplained {
 struct Inner {
     council: Council,
     keeper: Keeper,
-    log: Log,
     members: BTreeMap<String, Member>,
     ids: u64,
     round: u64,
@@ -150,6 +163,7 @@ pub(crate) struct Counts {
 /// See the module's header.
 pub struct Hall {
     inner: Mutex<Inner>,
+    scribe: Scribe<Unexplained>,
     pub(crate) counts: Counts,
     /// Rings when something happened that a person waits for.
     pub(crate) bell: Bell,
@@ -183,6 +197,8 @@ impl Hall {
         std::fs::create_dir_all(&dir).map_err(unusable)?;
         let (keeper, kept) = store::open(&dir.join(STORE))?;
         let log = Log::open(&crate::log::beside(&dir), config.log_max).map_err(unusable)?;
+        let scribe = Scribe::start(log, Unexplained::explanation, scribe::WAITING_MAX);
+        let scribe = scribe.map_err(unusable)?;
         let mut tuner = Tuner::new(config.tuner);
         if let Some(warm) = config.warm {
             tuner = tuner.warmed(warm);
@@ -196,7 +212,6 @@ impl Hall {
         let mut inner = Inner {
             council,
             keeper,
-            log,
             members: BTreeMap::new(),
             ids: 0,
             round: 0,
@@ -215,6 +230,7 @@ impl Hall {
         inner.make_room(NAMES_MAX);
         Ok(Hall {
             inner: Mutex::new(inner),
+            scribe,
             counts: Counts::default(),
             bell: Bell::default(),
             start: Instant::now(),
@@ -299,6 +315,8 @@ impl Hall {
                 // What was heard in this life of ours, and is not kept yet, need not be heard again.
                 if member.heard.epoch != hello.epoch {
                     member.heard = heard;
+                    (member.period, member.other_periods) = (None, 0);
+                    member.is_warned_of = false;
                 }
                 member.uid = uid;
             }
@@ -373,6 +391,14 @@ impl Hall {
             seen: said.observation,
         };
         member.announcements += 1;
+        let ours = inner.council.settings().period;
+        let theirs = said.observation.period;
+        // A period that was cut short, or in which the arm changed, says nothing about how long they are.
+        if said.settled && member.is_to_be_warned_of(theirs, ours) {
+            tracing::warn!(
+                "node {name} announces periods of {theirs}, the council's are {ours}: give both the same --period"
+            );
+        }
         let (heard, is_first) = (member.heard, std::mem::take(&mut member.is_new));
         let now = Nanos::from(self.start.elapsed());
         let pattern = said.pattern.take();
@@ -419,10 +445,15 @@ impl Hall {
         let inner = &mut *inner;
         inner.keep();
         for entry in std::mem::take(&mut inner.unexplained) {
-            inner.log.add(&entry.explanation());
+            let entry = Arc::new(entry);
+            self.scribe.note(entry.clone());
             inner.view.decided(entry);
         }
-        inner.log.flush();
+    }
+
+    /// Waits until what was decided is in the log.
+    pub(crate) fn catch_up(&self) {
+        self.scribe.catch_up();
     }
 
     /// Once in a while: what came late is learned when all had time to say it.
@@ -460,7 +491,7 @@ impl Hall {
             patterns: inner.council.known().map_or(0, KnowledgeBase::len),
             bytes: inner.council.tuner().bytes()
                 + inner.council.known().map_or(0, KnowledgeBase::bytes),
-            lost: inner.log.lost(),
+            lost: self.scribe.lost(),
             write_failures,
             contexts_written,
             times: inner.times.clone(),
@@ -471,45 +502,26 @@ impl Hall {
     /// For a person who asks what the council does.
     pub fn status(&self) -> Value {
         let totals = self.totals();
+        let nodes = self.nodes();
         let inner = self.inner();
-        let node = |(name, member): (&String, &Member)| {
-            let known = inner.council.known();
-            let pattern = inner.council.pattern(member.id);
-            let next = pattern.and_then(|id| known?.after(id));
-            let last = member.last.as_ref().map(|told| {
-                json!({
-                    "age_s": told.at.elapsed().as_secs_f64(),
-                    "chosen": told.chosen,
-                    "explores": told.explores,
-                    "context": told.context,
-                    "why": told.why,
-                })
-            });
-            let value = json!({
-                "here": member.is_here,
-                "uid": member.uid,
-                "announcements": member.announcements,
-                "last": last,
-                "pattern": pattern.map(|it| it.0),
-                "next": next.map(|it| json!({ "pattern": it.id.0, "probability": it.probability })),
-            });
-            (name.clone(), value)
-        };
-        let nodes: serde_json::Map<String, Value> = inner.members.iter().map(node).collect();
-        let settings = inner.council.settings();
+        let settings = *inner.council.settings();
+        let strategy = inner.council.tuner().settings().strategy;
+        let (arm, has_patterns) = (inner.council.arm(), inner.council.known().is_some());
+        drop(inner);
         json!({
             "store": self.dir,
             "period_s": settings.period.as_secs_f64(),
             "consensus": settings.consensus.name(),
-            "strategy": inner.council.tuner().settings().strategy.to_string(),
-            "arm": inner.council.arm().map(|arm| arm.to_string()),
+            "strategy": strategy.to_string(),
+            "arm": arm.map(|arm| arm.to_string()),
             "nodes_here": totals.here,
             "contexts": totals.contexts,
-            "contexts_are": if inner.council.known().is_some() { "patterns" } else { "parameters" },
+            "contexts_are": if has_patterns { "patterns" } else { "parameters" },
             "patterns": totals.patterns,
             "memory_bytes": totals.bytes,
             "decisions": self.counts.decisions.load(Relaxed),
             "explorations": self.counts.explorations.load(Relaxed),
+            "explanations_lost": totals.lost,
             "decision_ns_p50": totals.times.quantile(0.5),
             "decision_ns_p99": totals.times.quantile(0.99),
             "decision_ns_max": totals.times.max(),
@@ -518,6 +530,29 @@ impl Hall {
             "loop_looks": self.counts.looks.load(Relaxed),
             "nodes": nodes,
         })
+    }
+
+    /// Each node, by name.
+    fn nodes(&self) -> serde_json::Map<String, Value> {
+        let (mut all, mut last) = (serde_json::Map::new(), None);
+        loop {
+            let some = self.nodes_after(last.as_deref());
+            let Some((name, _)) = some.last() else {
+                return all;
+            };
+            last = Some(name.clone());
+            all.extend(some.into_iter().map(|(name, node)| (name, node.shown())));
+        }
+    }
+
+    /// A few nodes, in the order of names.
+    fn nodes_after(&self, last: Option<&str>) -> Vec<(String, Glimpse)> {
+        let inner = self.inner();
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let members = inner.members.range::<str, _>((from, Bound::Unbounded));
+        let some = members.take(AT_ONCE);
+        some.map(|(name, it)| (name.clone(), inner.glimpse(it)))
+            .collect()
     }
 
     /// All that the dashboard shows.
@@ -551,34 +586,140 @@ impl Hall {
 
     /// What was learned, for those who want to see all of it: contexts whose name has this in it.
     pub fn learned(&self, part: &str) -> Value {
+        let (mut all, mut last) = (Vec::new(), None);
+        loop {
+            let some = self.learned_after(last.as_ref());
+            let Some(end) = some.last() else {
+                return all.into();
+            };
+            last = Some(end.context);
+            all.extend(some.iter().filter_map(|it| it.shown(part)));
+        }
+    }
+
+    /// What was learned in a few contexts, in their order.
+    fn learned_after(&self, last: Option<&Context>) -> Vec<Learned> {
         let inner = self.inner();
         let tuner = inner.council.tuner();
-        let wanted = tuner
-            .contexts()
-            .filter(|(context, _)| context.to_string().contains(part));
-        let entry = |(context, bandit): (&Context, &presagio_tune::Bandit)| {
+        let some = tuner.contexts_after(last).take(AT_ONCE);
+        let learned = some.map(|(context, bandit)| Learned {
+            context: *context,
+            steps: bandit.steps(),
+            best: bandit.best(),
+            candidates: tuner.candidates(context),
+        });
+        learned.collect()
+    }
+}
+
+/// What was learned in a context.
+struct Learned {
+    context: Context,
+    steps: u32,
+    best: f64,
+    candidates: Vec<Candidate>,
+}
+
+impl Learned {
+    /// For people, if its name has this in it.
+    fn shown(&self, part: &str) -> Option<Value> {
+        let name = self.context.to_string();
+        name.contains(part).then(|| {
             json!({
-                "context": context.to_string(),
-                "steps": bandit.steps(),
-                "best_bytes_per_busy_s": bandit.best(),
-                "candidates": candidates(&tuner.candidates(context)),
+                "context": name,
+                "steps": self.steps,
+                "best_bytes_per_busy_s": self.best,
+                "candidates": candidates(&self.candidates),
             })
+        })
+    }
+}
+
+/// What is to be said about a node.
+struct Glimpse {
+    is_here: bool,
+    uid: Option<u32>,
+    announcements: u64,
+    period: Option<Nanos>,
+    has_other_period: bool,
+    last: Option<Arc<Told>>,
+    pattern: Option<PatternId>,
+    next: Option<presagio_pattern::Next>,
+}
+
+impl Glimpse {
+    fn shown(&self) -> Value {
+        let last = self.last.as_ref().map(|told| {
+            json!({
+                "age_s": told.at.elapsed().as_secs_f64(),
+                "chosen": told.chosen,
+                "explores": told.explores,
+                "context": told.context,
+                "why": told.why,
+            })
+        });
+        let next = self
+            .next
+            .map(|it| json!({ "pattern": it.id.0, "probability": it.probability }));
+        json!({
+            "here": self.is_here,
+            "uid": self.uid,
+            "announcements": self.announcements,
+            "period_s": self.period.map(Nanos::as_secs_f64),
+            "other_period": self.has_other_period,
+            "last": last,
+            "pattern": self.pattern.map(|it| it.0),
+            "next": next,
+        })
+    }
+}
+
+impl Member {
+    /// Whether its periods are not as long as the council's.
+    fn has_other_period(&self) -> bool {
+        self.other_periods >= OTHER_PERIODS
+    }
+
+    /// Notes how long a period of its was: whether it is to be said, for the first time, that they are not as long as the
+    /// council's. It is heard all the same, but rounds are not its periods.
+    fn is_to_be_warned_of(&mut self, theirs: Nanos, ours: Nanos) -> bool {
+        self.period = Some(theirs);
+        let ratio = theirs.as_secs_f64() / ours.as_secs_f64().max(1e-9);
+        self.other_periods = match (1.0 / OTHER_PERIOD..=OTHER_PERIOD).contains(&ratio) {
+            true => 0,
+            false => self.other_periods.saturating_add(1),
         };
-        wanted.map(entry).collect()
+        self.has_other_period() && !std::mem::replace(&mut self.is_warned_of, true)
     }
 }
 
 impl Hall {
     /// The patterns that are known and what follows what, where contexts are patterns; else none.
     pub fn patterns(&self) -> Value {
-        let inner = self.inner();
-        let known = inner.council.known();
-        known.map_or(Value::Null, |known| chain(known, inner.council.tuner()))
+        let ids: Option<Vec<PatternId>> = {
+            let inner = self.inner();
+            inner.council.known().map(|known| known.ids().collect())
+        };
+        let Some(ids) = ids else {
+            return Value::Null;
+        };
+        let some = |ids: &[PatternId]| {
+            let inner = self.inner();
+            let (known, tuner) = (inner.council.known(), inner.council.tuner());
+            known.map_or_else(Vec::new, |known| links(known, tuner, ids))
+        };
+        ids.chunks(AT_ONCE).flat_map(some).collect()
     }
 }
 
 /// Known patterns, what came after each, and what suits it best: for people, and for whoever draws it.
 pub fn chain(known: &KnowledgeBase, tuner: &Tuner) -> Value {
+    let ids: Vec<PatternId> = known.ids().collect();
+    links(known, tuner, &ids).into()
+}
+
+/// The same of some patterns.
+fn links(known: &KnowledgeBase, tuner: &Tuner, ids: &[PatternId]) -> Vec<Value> {
     let one = |id: PatternId| {
         let pattern = known.pattern(id);
         let workload = known.workload(id).unwrap_or(id);
@@ -610,7 +751,8 @@ pub fn chain(known: &KnowledgeBase, tuner: &Tuner) -> Value {
             "next": known.successors(id).map(next).collect::<Vec<_>>(),
         })
     };
-    known.ids().map(one).collect()
+    let is_known = |id: &PatternId| known.pattern(*id).is_some();
+    ids.iter().copied().filter(is_known).map(one).collect()
 }
 
 /// Takes known patterns back, as they were kept. What was learned with one that is not known any more is forgotten: its
@@ -661,9 +803,27 @@ impl Inner {
             late_left: 0,
             is_new: true,
             announcements: 0,
+            period: None,
+            other_periods: 0,
+            is_warned_of: false,
             last: None,
         };
         self.members.insert(name, member);
+    }
+
+    /// What is to be said about a node.
+    fn glimpse(&self, member: &Member) -> Glimpse {
+        let pattern = self.council.pattern(member.id);
+        Glimpse {
+            is_here: member.is_here,
+            uid: member.uid,
+            announcements: member.announcements,
+            period: member.period,
+            has_other_period: member.has_other_period(),
+            last: member.last.clone(),
+            pattern,
+            next: pattern.and_then(|id| self.council.known()?.after(id)),
+        }
     }
 
     /// Forgets those that were gone for longest until there are at most so many.
@@ -765,13 +925,13 @@ impl Inner {
             why: decision.reason(),
         };
         let member = self.members.get_mut(name).expect("it has announced");
-        member.last = Some(Told {
+        member.last = Some(Arc::new(Told {
             at: Instant::now(),
             chosen: told.arm.to_string(),
             context: told.context.clone(),
             why: told.why.clone(),
             explores: told.explores,
-        });
+        }));
         let epoch = member.heard.epoch;
         wire::Decision {
             kept: self.kept(name, epoch),
@@ -904,4 +1064,76 @@ fn votes(all: &[(presagio_tune::Arm, f64)]) -> Value {
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hall(dir: &Path) -> Hall {
+        let hall = Hall::open(HallConfig {
+            council: CouncilSettings::default(),
+            tuner: TunerSettings::default(),
+            warm: None,
+            detector: Detector::shipped(),
+            patterns: false,
+            store: dir.to_owned(),
+            log_max: 1 << 20,
+        });
+        hall.expect("it opens")
+    }
+
+    #[test]
+    fn all_that_is_known_is_shown_once_however_much_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let hall = hall(dir.path());
+        let count = 2 * AT_ONCE as u32 + 1;
+        {
+            let mut inner = hall.inner();
+            for number in 0..count {
+                let tuner = inner.council.tuner_mut();
+                let safe = tuner.settings().arms.safe();
+                tuner.learn(&Context::Pattern(number), safe, 1e6);
+                inner.remember(format!("io{number:04}"), Heard::default(), None);
+            }
+        }
+        let learned = hall.learned("");
+        let names: Vec<&str> = learned
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["context"].as_str().unwrap())
+            .collect();
+        let expected: Vec<String> = (0..count)
+            .map(|number| format!("pattern {number}"))
+            .collect();
+        assert_eq!(names, expected);
+        assert_eq!(
+            hall.learned("pattern 128").as_array().map(Vec::len),
+            Some(1)
+        );
+        let status = hall.status();
+        let nodes = status["nodes"].as_object().unwrap();
+        assert_eq!(nodes.len(), count as usize);
+        assert!(nodes.contains_key("io0000") && nodes.contains_key(&format!("io{:04}", count - 1)));
+    }
+
+    #[test]
+    fn a_node_with_another_period_is_warned_of_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let hall = hall(dir.path());
+        let mut inner = hall.inner();
+        inner.remember("io1".to_owned(), Heard::default(), None);
+        let member = inner.members.get_mut("io1").unwrap();
+        let mut warnings = |periods_ms: &[u64]| {
+            let warned = periods_ms.iter().filter(|ms| {
+                member.is_to_be_warned_of(Nanos::from_millis(**ms), Nanos::from_secs(1))
+            });
+            (warned.count(), member.has_other_period())
+        };
+        assert_eq!(warnings(&[1000, 900, 1100, 1400, 700]), (0, false));
+        assert_eq!(warnings(&[5000, 300, 1000]), (0, false), "a busy moment");
+        assert_eq!(warnings(&[5000, 5000, 5000, 5000]), (1, true));
+        assert_eq!(warnings(&[1000, 250, 250, 250]), (0, true), "it was said");
+    }
 }

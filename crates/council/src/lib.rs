@@ -3,7 +3,7 @@
 //! ```text
 //!  I/O nodes ── announcements ──▶ server (one loop) ──▶ hall ──▶ presagio_tune::Council
 //!      ▲                             ▲      │            │  └──▶ store (redb), by a thread of its own
-//!      └──────── decisions ──────────┼──────┘            └─────▶ log of explanations
+//!      └──────── decisions ──────────┼──────┘            └─────▶ log of explanations, by another (scribe)
 //!                                    └── door: who is it?
 //! ```
 //!
@@ -24,6 +24,7 @@ mod hall;
 mod late;
 mod lobby;
 pub mod log;
+mod scribe;
 mod server;
 pub mod store;
 pub mod view;
@@ -39,6 +40,15 @@ pub use server::{DoorConfig, ListenError, Server};
 pub use window::Window;
 
 use presagio_tune::Tuner;
+
+/// How much a thread that writes gives way to those that answer: about a tenth of what they get, where both want a core.
+const NICE: i32 = 10;
+
+/// This thread is not one that a node waits for. (In Linux that is said of a thread, not of its process.)
+fn give_way() {
+    // A system that does not allow it has them take turns.
+    let _ = rustix::process::nice(NICE);
+}
 
 /// Takes back what a store has; what cannot be read is left out, and said.
 pub fn restore(tuner: &mut Tuner, kept: &store::Kept) {

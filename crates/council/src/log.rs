@@ -182,6 +182,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The decision of a line, if it is wanted. What is no JSON was cut off.
+    fn found_in(&self, line: &[u8]) -> Option<Value> {
+        let entry = serde_json::from_slice(line).ok()?;
+        self.has(&entry).then_some(entry)
+    }
+
     fn has(&self, entry: &Value) -> bool {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
         let at = entry["at"].as_u64().unwrap_or(0);
@@ -194,40 +200,121 @@ impl Wanted {
     }
 }
 
-/// The decisions that are wanted, oldest first. A log that is written meanwhile may be read.
+/// The decisions that are wanted, oldest first. A log that is written meanwhile may be read. Of the last so many no more is
+/// read than it takes to find them.
 pub fn read(log: &Path, wanted: &Wanted, mut each: impl FnMut(Value)) -> io::Result<()> {
-    let mut last = VecDeque::new();
-    let mut found = false;
-    for number in (0..FILES).rev() {
-        let file = match File::open(numbered(log, number)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        found = true;
+    let files = files(log)?;
+    if let Some(count) = wanted.last {
+        newest(files, wanted, count)?.into_iter().for_each(each);
+        return Ok(());
+    }
+    for file in files.into_iter().rev() {
         for line in BufReader::new(file).split(b'\n') {
-            // What is no JSON was cut off.
-            let Ok(entry) = serde_json::from_slice::<Value>(&line?) else {
-                continue;
-            };
-            if !wanted.has(&entry) {
-                continue;
-            }
-            match wanted.last {
-                None => each(entry),
-                Some(count) => {
-                    last.push_back(entry);
-                    if last.len() > count {
-                        last.pop_front();
-                    }
-                }
+            if let Some(entry) = wanted.found_in(&line?) {
+                each(entry);
             }
         }
     }
-    last.into_iter().for_each(each);
-    match found {
-        true => Ok(()),
-        false => Err(io::ErrorKind::NotFound.into()),
+    Ok(())
+}
+
+/// When the oldest decision was made that the log still has: milliseconds since 1970. None where it has none.
+pub fn reaches_back_to(log: &Path) -> io::Result<Option<u64>> {
+    let all = Wanted::default();
+    for file in files(log)?.into_iter().rev() {
+        for line in BufReader::new(file).split(b'\n') {
+            if let Some(entry) = all.found_in(&line?) {
+                return Ok(entry["at"].as_u64());
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The files of a log, the newest first; at least one.
+fn files(log: &Path) -> io::Result<Vec<File>> {
+    let mut files: Vec<File> = Vec::new();
+    for number in 0..FILES {
+        match File::open(numbered(log, number)) {
+            // One that has got its next name meanwhile comes again under that.
+            Ok(file) if is_same(files.last(), &file)? => {}
+            Ok(file) => files.push(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match files.is_empty() {
+        true => Err(io::ErrorKind::NotFound.into()),
+        false => Ok(files),
+    }
+}
+
+fn is_same(last: Option<&File>, file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino()));
+    last.map_or(Ok(false), |last| Ok(identity(last)? == identity(file)?))
+}
+
+/// The last so many that are wanted, oldest first.
+fn newest(files: Vec<File>, wanted: &Wanted, count: usize) -> io::Result<VecDeque<Value>> {
+    let mut found = VecDeque::new();
+    for file in files {
+        let mut lines = Backwards::new(file)?;
+        while found.len() < count {
+            let Some(line) = lines.next()? else { break };
+            if let Some(entry) = wanted.found_in(&line) {
+                found.push_front(entry);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The lines of a file, the last one first.
+struct Backwards {
+    file: File,
+    /// Bytes before those that were read.
+    left: u64,
+    /// What was read and is no whole line yet, or was not asked for.
+    read: Vec<u8>,
+}
+
+/// Bytes that are read at a time, backwards.
+const CHUNK: u64 = 64 << 10;
+
+impl Backwards {
+    fn new(file: File) -> io::Result<Backwards> {
+        let left = file.metadata()?.len();
+        let read = Vec::new();
+        Ok(Backwards { file, left, read })
+    }
+
+    /// The line before; none at the beginning of the file.
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(end) = self.read.iter().rposition(|byte| *byte == b'\n') {
+                let line = self.read.split_off(end + 1);
+                self.read.truncate(end);
+                return Ok(Some(line));
+            }
+            if self.left == 0 {
+                let first = std::mem::take(&mut self.read);
+                return Ok((!first.is_empty()).then_some(first));
+            }
+            self.read_more()?;
+        }
+    }
+
+    fn read_more(&mut self) -> io::Result<()> {
+        use std::io::{Read, Seek, SeekFrom};
+        let count = self.left.min(CHUNK);
+        self.left -= count;
+        self.file.seek(SeekFrom::Start(self.left))?;
+        let mut more = vec![0; count as usize];
+        self.file.read_exact(&mut more)?;
+        more.append(&mut self.read);
+        self.read = more;
+        Ok(())
     }
 }
 
@@ -288,6 +375,73 @@ mod tests {
         let kept = numbers(&dir.path().join(NAME), &Wanted::default());
         assert_eq!(kept.last(), Some(&1999));
         assert!(kept.windows(2).all(|two| two[1] == two[0] + 1));
+    }
+
+    #[test]
+    fn the_last_ones_are_the_same_wherever_files_and_chunks_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        let mut log = Log::open(&path, 1 << 20).unwrap();
+        // Three files and a part of one, each of some chunks.
+        for at in 0..3000 {
+            let filling = "x".repeat(200 + at as usize % 97);
+            let mut entry = entry(at);
+            entry["filling"] = filling.into();
+            log.add(&entry);
+        }
+        log.flush();
+        for context in [None, Some("reads 1".to_owned())] {
+            let all = Wanted {
+                context,
+                ..Wanted::default()
+            };
+            let whole = numbers(&path, &all);
+            for count in [0, 1, 10, 700, 2000, whole.len(), whole.len() + 1] {
+                let last = Wanted {
+                    last: Some(count),
+                    ..all.clone()
+                };
+                let expected = &whole[whole.len().saturating_sub(count)..];
+                assert_eq!(numbers(&path, &last), expected, "the last {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_ones_are_found_without_reading_what_is_older() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        let mut log = Log::open(&path, 1 << 30).unwrap();
+        for at in 0..5000 {
+            log.add(&entry(at));
+        }
+        log.flush();
+        let mut lines = Backwards::new(File::open(&path).unwrap()).unwrap();
+        for at in (4995..5000).rev() {
+            let line = loop {
+                let line = lines.next().unwrap().unwrap();
+                if !line.is_empty() {
+                    break line;
+                }
+            };
+            assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), entry(at));
+        }
+        assert!(lines.left > 0, "the beginning is not read");
+    }
+
+    #[test]
+    fn a_log_says_how_far_back_it_reaches() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        assert!(reaches_back_to(&path).is_err(), "there is none");
+        let mut log = Log::open(&path, 8000).unwrap();
+        assert_eq!(reaches_back_to(&path).unwrap(), None);
+        for at in 7..2000 {
+            log.add(&entry(at));
+            log.flush();
+        }
+        let kept = numbers(&path, &Wanted::default());
+        assert_eq!(reaches_back_to(&path).unwrap(), kept.first().copied());
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! other out. It has the name when the first has been silent for a few periods, as one is whose machine was lost.
 //!
 //! *Invariants.* What one connection sends or does not read ends that connection and no other. A turn takes at most
-//! [`FRAMES_PER_TURN`] messages of each. Nothing here waits for a disk but the log's write to memory of the kernel; and the loop
-//! does not turn for what it cannot act upon.
+//! [`FRAMES_PER_TURN`] messages of each. Nothing here waits for a disk: the store and the log have threads of their own, which give
+//! way to this one. The loop does not turn for what it cannot act upon.
 
 use crate::connection::{Connection, End, Guest, Phase};
 use crate::hall::Hall;
@@ -232,6 +232,8 @@ impl Drop for Server {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+        // Whoever else looks at the hall: what was decided is explained when the server has ended.
+        self.hall.catch_up();
     }
 }
 

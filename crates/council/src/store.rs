@@ -331,7 +331,10 @@ impl Keeper {
             failures: 0,
         };
         let builder = std::thread::Builder::new().name("presagio-keeper".to_owned());
-        let thread = builder.spawn(move || writer.run())?;
+        let thread = builder.spawn(move || {
+            crate::give_way();
+            writer.run();
+        })?;
         Ok(Keeper {
             desk,
             thread: Some(thread),

@@ -152,8 +152,7 @@ impl View {
     }
 
     /// A decision was made.
-    pub fn decided(&mut self, entry: Unexplained) {
-        let entry = Arc::new(entry);
+    pub fn decided(&mut self, entry: Arc<Unexplained>) {
         let now_ms = self.clock.now_ms();
         if let Some(node) = self.nodes.get_mut(&entry.node) {
             node.heard_ms = now_ms;

@@ -211,6 +211,106 @@ fn who_announces_is_told_what_to_do_and_why() {
     );
 }
 
+/// The log is a pipe that nobody reads: it takes some lines, and then no more.
+#[test]
+fn a_log_that_stands_still_holds_no_answer_up_and_has_all_of_them_in_the_end() {
+    const DECISIONS: u64 = 100;
+    let mut place = Place::new();
+    place.server = None;
+    let path = log::beside(&place.store);
+    std::fs::remove_file(&path).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+    place.start(DoorConfig::default());
+    let mut node = place.connect();
+    node.greet("io1");
+    for sequence in 1..=DECISIONS {
+        assert!(
+            matches!(node.announce(sequence), Some(Message::Decision(_))),
+            "decision {sequence}"
+        );
+    }
+    let mut pipe = std::fs::File::open(&path).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).unwrap();
+        text
+    });
+    assert_eq!(place.status()["explanations_lost"], 0);
+    place.server = None;
+    let text = reader.join().unwrap();
+    let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let sequences: Vec<u64> = text
+        .lines()
+        .map(|it| line(it)["sequence"].as_u64().unwrap())
+        .collect();
+    assert_eq!(sequences, (1..=DECISIONS).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_was_decided_is_explained_when_the_server_has_ended() {
+    let mut place = Place::new();
+    let server = place.server.take().expect("it runs");
+    // Somebody still looks at it.
+    let _hall = server.hall().clone();
+    let mut node = place.connect();
+    node.greet("io1");
+    for sequence in 1..=50 {
+        node.announce(sequence);
+    }
+    drop(server);
+    let mut count = 0;
+    let read = log::read(&log::beside(&place.store), &log::Wanted::default(), |_| {
+        count += 1;
+    });
+    read.unwrap();
+    assert_eq!(count, 50);
+}
+
+/// How willingly each thread of this process with that name gives way.
+fn niceness(name: &str) -> Vec<i64> {
+    let nice = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+        let (head, rest) = stat.rsplit_once(')')?;
+        let of_name = head.ends_with(&format!("({name}"));
+        let nice = rest.split_whitespace().nth(16)?.parse().ok();
+        nice.filter(|_| of_name)
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks.filter_map(nice).collect()
+}
+
+#[test]
+fn threads_that_write_give_way_to_the_one_that_answers() {
+    let place = Place::new();
+    let answers = || niceness("presagio-counci").into_iter().min();
+    for writer in ["presagio-keeper", "presagio-scribe"] {
+        until(writer, || {
+            let all = niceness(writer);
+            let gives_way = |nice: &i64| answers().is_some_and(|it| *nice > it || it == 19);
+            !all.is_empty() && all.iter().all(gives_way)
+        });
+    }
+    drop(place);
+}
+
+#[test]
+fn a_node_with_another_period_is_heard_and_shown_as_such() {
+    let place = Place::new();
+    let mut node = place.connect();
+    node.greet("io1");
+    // The council's is 200 ms, the node's a second.
+    for sequence in 1..=4 {
+        assert!(matches!(
+            node.announce(sequence),
+            Some(Message::Decision(_))
+        ));
+    }
+    let shown = &place.status()["nodes"]["io1"];
+    assert_eq!(shown["period_s"], 1.0);
+    assert_eq!(shown["other_period"], true);
+}
+
 #[test]
 fn what_is_no_message_ends_that_connection_only() {
     let place = Place::new();

@@ -11,6 +11,10 @@ use std::time::Duration;
 /// Bytes of payload that all may have under way, unless somebody says otherwise.
 const MEMORY_MAX: usize = 1 << 30;
 
+/// Requests that one user may have under way, unless somebody says otherwise: more than programs ask for at once, and so few that
+/// what waits for storage that hangs takes no memory to speak of.
+pub const REQUESTS_PER_USER_MAX: usize = 65_536;
+
 /// How a node is to behave; `Config::new` has the defaults.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -91,7 +95,7 @@ impl Config {
             connections_max: 16384,
             connections_per_user_max: 16384,
             files_per_user_max: usize::MAX,
-            requests_per_user_max: usize::MAX,
+            requests_per_user_max: REQUESTS_PER_USER_MAX,
             memory_per_user_max: MEMORY_MAX / 2,
             fids_max: 65536,
             requests_max: 256,

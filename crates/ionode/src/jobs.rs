@@ -65,7 +65,7 @@ impl Jobs {
         }
         state.waiting.push_back(Box::new(job));
         let short_of_threads = state.waiting.len() > state.idle;
-        if short_of_threads && state.threads < self.threads_max {
+        if short_of_threads && state.threads < self.allowed(&state) {
             state.threads += 1;
             drop(state);
             self.start_thread();
@@ -187,12 +187,19 @@ pub fn unharmed<T>(work: impl FnOnce() -> T) -> Option<T> {
         .ok()
 }
 
-/// How long each kind of operation took lately.
-pub struct Pace([AtomicU32; Pace::KINDS]);
+/// How long each kind of operation took lately, and how many of it hold a loop's thread up.
+pub struct Pace {
+    average_ns: [AtomicU32; Pace::KINDS],
+    held_up: [AtomicU32; Pace::KINDS],
+}
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace(std::array::from_fn(|_| AtomicU32::new(0)))
+        let zeros = || std::array::from_fn(|_| AtomicU32::new(0));
+        Pace {
+            average_ns: zeros(),
+            held_up: zeros(),
+        }
     }
 }
 
@@ -205,9 +212,12 @@ impl Pace {
     /// Bytes that are moved take time on whatever thread: a nanosecond each is not slow.
     const BYTE_NS: u64 = 1;
 
-    /// Whether operations of this kind were quick lately.
+    /// Whether operations of this kind were quick lately, and none of them hangs where it came up: the next one might too,
+    /// however quick others are, and loops have only so many threads to lose.
     pub fn is_quick(&self, kind: u8) -> bool {
-        self.0[usize::from(kind)].load(Ordering::Relaxed) <= Pace::QUICK_NS
+        let kind = usize::from(kind);
+        self.average_ns[kind].load(Ordering::Relaxed) <= Pace::QUICK_NS
+            && self.held_up[kind].load(Ordering::Relaxed) == 0
     }
 
     /// Does an operation that moves `bytes`, and remembers how long it took.
@@ -219,16 +229,23 @@ impl Pace {
         result
     }
 
-    /// Operations of this kind are for the threads, until some were quick there.
-    pub fn is_slow(&self, kind: u8) {
-        self.0[usize::from(kind)].store(Pace::WORST_NS, Ordering::Relaxed);
+    /// An operation of this kind holds its loop up: they are for the threads, until that is over and some were quick there.
+    pub fn is_held_up(&self, kind: u8) {
+        let kind = usize::from(kind);
+        self.average_ns[kind].store(Pace::WORST_NS, Ordering::Relaxed);
+        self.held_up[kind].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One that did is done.
+    pub fn goes_on(&self, kind: u8) {
+        self.held_up[usize::from(kind)].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// An eighth of what is new: a single hiccup of a few milliseconds sends some dozens of operations to the threads.
     /// Two threads may overwrite each other's figure, which does no harm.
     fn took(&self, kind: u8, nanos: u64) {
         let nanos = nanos.min(u64::from(Pace::WORST_NS)) as u32;
-        let cell = &self.0[usize::from(kind)];
+        let cell = &self.average_ns[usize::from(kind)];
         let average = cell.load(Ordering::Relaxed);
         let next = average - average / 8 + nanos / 8;
         cell.store(next, Ordering::Relaxed);
@@ -310,5 +327,17 @@ mod tests {
         assert!(pace.is_quick(5));
         pace.took(5, u64::MAX);
         assert!(!pace.is_quick(5));
+    }
+
+    #[test]
+    fn while_one_hangs_its_kind_is_for_the_threads_however_quick_others_are() {
+        let pace = Pace::default();
+        (0..2).for_each(|_| pace.is_held_up(5));
+        (0..1000).for_each(|_| pace.took(5, 2_000));
+        assert!(!pace.is_quick(5) && pace.is_quick(6));
+        pace.goes_on(5);
+        assert!(!pace.is_quick(5));
+        pace.goes_on(5);
+        assert!(pace.is_quick(5));
     }
 }

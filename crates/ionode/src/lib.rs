@@ -40,6 +40,7 @@ mod node;
 mod once;
 mod own;
 mod peer;
+mod pipes;
 mod record;
 mod ring;
 mod seal;

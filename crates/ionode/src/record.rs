@@ -1,13 +1,14 @@
 //! Recording: each read and write that was answered becomes an event of a trace.
 //!
-//! Loops and threads leave events in a channel; one thread writes them. A channel that is full loses events, which the
-//! trace says.
+//! Loops and threads leave events in a channel; one thread writes them. A channel that is full loses events: the trace says
+//! so where they should be, and how many of which client, and the log does when it ends. A trace that cannot be written any
+//! more, on a full disk say, ends there.
 
 use crate::files::File;
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos, Op};
 use presagio_trace::native::Writer;
 use presagio_trace::{Process, Record};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,8 +63,95 @@ pub struct Recording {
 
 struct Tape {
     path: PathBuf,
-    send: SyncSender<Answered>,
+    send: SyncSender<Said>,
     thread: JoinHandle<io::Result<u64>>,
+    /// What was lost since the last event that was not, by client.
+    missing: BTreeMap<u32, (Arc<Client>, u64)>,
+}
+
+/// What the thread that writes is told.
+enum Said {
+    Answered(Answered),
+    /// So many events of a client are missing here.
+    Lost(Arc<Client>, u64),
+}
+
+/// Why an event is not in the trace.
+#[derive(Debug, PartialEq, Eq)]
+enum Lost {
+    /// The thread that writes does not keep up.
+    Late,
+    /// It has ended.
+    Over,
+}
+
+impl Tape {
+    fn new(path: &Path, waiting_max: usize) -> io::Result<Tape> {
+        let writer = Writer::new(std::fs::File::create(path)?)?;
+        let (send, receive) = sync_channel(waiting_max);
+        let builder = std::thread::Builder::new().name("presagio-record".to_owned());
+        let file = path.to_owned();
+        let thread = builder.spawn(move || {
+            let written = write_all(writer, &receive);
+            if let Err(error) = &written {
+                tracing::error!("the trace {} ends here: {error}", file.display());
+            }
+            written
+        })?;
+        Ok(Tape {
+            path: path.to_owned(),
+            send,
+            thread,
+            missing: BTreeMap::new(),
+        })
+    }
+
+    /// Leaves an event to be written, after what is to be said of those before it.
+    fn add(&mut self, what: Answered) -> Result<(), Lost> {
+        let client = what.client.clone();
+        let added = self.tell_missing();
+        let added = added.and_then(|()| self.tell(Said::Answered(what)));
+        if let Err(Lost::Late) = added {
+            self.miss(client, 1);
+        }
+        added
+    }
+
+    fn miss(&mut self, client: Arc<Client>, events: u64) {
+        let entry = self.missing.entry(client.number);
+        entry.or_insert((client, 0)).1 += events;
+    }
+
+    fn tell_missing(&mut self) -> Result<(), Lost> {
+        while let Some((_, (client, events))) = self.missing.pop_first() {
+            if let Err(lost) = self.tell(Said::Lost(client.clone(), events)) {
+                self.miss(client, events);
+                return Err(lost);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, what: Said) -> Result<(), Lost> {
+        self.send.try_send(what).map_err(|error| match error {
+            TrySendError::Full(_) => Lost::Late,
+            TrySendError::Disconnected(_) => Lost::Over,
+        })
+    }
+
+    /// Ends it, however long that takes. Returns how many events it has.
+    fn end(self) -> io::Result<u64> {
+        for (client, events) in self.missing.into_values() {
+            // If nobody takes it, the thread says why.
+            let _ = self.send.send(Said::Lost(client, events));
+        }
+        drop(self.send);
+        let written = self.thread.join();
+        written.unwrap_or_else(|_| {
+            let what = "the thread that wrote the trace panicked";
+            Err(io::Error::other(what))
+        })
+    }
 }
 
 impl Recording {
@@ -85,16 +173,8 @@ impl Recording {
             let what = format!("{} is being recorded: stop that first", tape.path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        let writer = Writer::new(std::fs::File::create(path)?)?;
-        let (send, receive) = sync_channel(WAITING_MAX);
-        let builder = std::thread::Builder::new().name("presagio-record".to_owned());
-        let thread = builder.spawn(move || write_all(writer, &receive))?;
+        *state = Some(Tape::new(path, WAITING_MAX)?);
         self.lost.store(0, Ordering::Relaxed);
-        *state = Some(Tape {
-            path: path.to_owned(),
-            send,
-            thread,
-        });
         self.is_on.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -110,20 +190,27 @@ impl Recording {
         let Some(tape) = tape else {
             return Ok(None);
         };
-        drop(tape.send);
-        match tape.thread.join() {
-            Ok(written) => written.map(Some),
-            Err(_) => Err(io::Error::other("the thread that wrote the trace panicked")),
+        let path = tape.path.clone();
+        let written = tape.end();
+        let lost = self.lost();
+        if lost > 0 {
+            let path = path.display();
+            tracing::warn!(
+                "the trace {path} lacks {lost} events, which came when it could not be written"
+            );
         }
+        written.map(Some)
     }
 
     /// Something was answered.
     pub fn answered(&self, what: Answered) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tape) = &*state
-            && let Err(TrySendError::Full(_)) = tape.send.try_send(what)
-        {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Err(lost)) = state.as_mut().map(|tape| tape.add(what)) else {
+            return;
+        };
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        if lost == Lost::Over {
+            self.is_on.store(false, Ordering::Relaxed);
         }
     }
 
@@ -141,14 +228,22 @@ impl Drop for Recording {
     }
 }
 
-fn write_all(mut writer: Writer<std::fs::File>, events: &Receiver<Answered>) -> io::Result<u64> {
+fn write_all(mut writer: Writer<std::fs::File>, said: &Receiver<Said>) -> io::Result<u64> {
     let (mut known, mut count) = (Known::default(), 0);
-    for answered in events {
-        for definition in known.definitions(&answered) {
+    for said in said {
+        for definition in known.definitions(&said) {
             writer.write(&definition)?;
         }
-        writer.write(&Record::Event(event(&answered, known.file(&answered))))?;
-        count += 1;
+        match said {
+            Said::Answered(answered) => {
+                writer.write(&Record::Event(event(&answered, known.file(&answered))))?;
+                count += 1;
+            }
+            Said::Lost(client, lost) => {
+                let process = client.number;
+                writer.write(&Record::Gap { process, lost })?;
+            }
+        }
     }
     writer.finish()?;
     Ok(count)
@@ -188,9 +283,12 @@ impl Known {
             .unwrap_or_default()
     }
 
-    fn definitions(&mut self, answered: &Answered) -> Vec<Record> {
+    fn definitions(&mut self, said: &Said) -> Vec<Record> {
         let mut new = Vec::new();
-        let client = &answered.client;
+        let (client, file) = match said {
+            Said::Answered(answered) => (&answered.client, Some(&answered.file)),
+            Said::Lost(client, _) => (client, None),
+        };
         if self.clients.insert(client.number) {
             let text = |text: &String| (!text.is_empty()).then(|| text.clone());
             new.push(Record::Process(Process {
@@ -201,12 +299,147 @@ impl Known {
                 ..Process::default()
             }));
         }
-        if !self.files.contains_key(&answered.file.path) {
+        if let Some(file) = file
+            && !self.files.contains_key(&file.path)
+        {
             let id = FileId(self.files.len() as u64 + 1);
-            self.files.insert(answered.file.path.clone(), id);
-            let name = Arc::from(&*answered.file.path);
+            self.files.insert(file.path.clone(), id);
+            let name = Arc::from(&*file.path);
             new.push(Record::File { id, name });
         }
         new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::FileKey;
+    use crate::files::Files;
+    use std::sync::mpsc::{Sender, channel};
+    use std::time::{Duration, Instant};
+
+    fn answered(client: u32, offset: u64) -> Answered {
+        let key = FileKey {
+            device: 1,
+            inode: 1,
+        };
+        let hold = Arc::<Files>::default().opened(key, || b"/file".to_vec());
+        let client = Client {
+            number: client,
+            ..Client::default()
+        };
+        Answered {
+            client: Arc::new(client),
+            file: hold.file().clone(),
+            op: Op::Read,
+            offset,
+            len: 1,
+            since: Nanos(1),
+            until: Nanos(2),
+            result: 1,
+        }
+    }
+
+    /// A recording whose thread does not write before it is told to.
+    fn held_back(path: &Path, waiting_max: usize) -> (Recording, Sender<()>) {
+        let writer = Writer::new(std::fs::File::create(path).unwrap()).unwrap();
+        let (send, receive) = sync_channel(waiting_max);
+        let (go, goes) = channel();
+        let thread = std::thread::spawn(move || {
+            goes.recv().unwrap();
+            write_all(writer, &receive)
+        });
+        let recording = Recording::default();
+        *recording.state.lock().unwrap() = Some(Tape {
+            path: path.to_owned(),
+            send,
+            thread,
+            missing: BTreeMap::new(),
+        });
+        recording.is_on.store(true, Ordering::Relaxed);
+        (recording, go)
+    }
+
+    #[test]
+    fn the_trace_says_where_events_were_lost_and_whose() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        let (recording, go) = held_back(&path, 2);
+        // Two are kept, and four of two clients are not.
+        for (client, offset) in [(7, 0), (8, 1), (7, 2), (8, 3), (7, 4), (7, 5)] {
+            recording.answered(answered(client, offset));
+        }
+        assert_eq!(recording.lost(), 4);
+        go.send(()).unwrap();
+        assert_eq!(recording.stop().unwrap(), Some(2));
+        assert_eq!(recording.lost(), 4);
+        let records = presagio_trace::open(&path).unwrap();
+        let said = records.filter_map(|record| match record.unwrap() {
+            Record::Event(event) => Some((event.process, event.offset, 0)),
+            Record::Gap { process, lost } => Some((process, u64::MAX, lost)),
+            _ => None,
+        });
+        let said: Vec<_> = said.collect();
+        let gap = u64::MAX;
+        assert_eq!(said, [(7, 0, 0), (8, 1, 0), (7, gap, 3), (8, gap, 1)]);
+    }
+
+    #[test]
+    fn events_after_a_gap_come_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        let (recording, go) = held_back(&path, 1);
+        recording.answered(answered(7, 0));
+        recording.answered(answered(7, 1));
+        go.send(()).unwrap();
+        // Told again and again, until there is room for the gap and for it.
+        let late = Instant::now() + Duration::from_secs(60);
+        let mut lost = recording.lost();
+        loop {
+            recording.answered(answered(7, 2));
+            if recording.lost() == lost {
+                break;
+            }
+            lost = recording.lost();
+            assert!(Instant::now() < late, "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(recording.stop().unwrap(), Some(2));
+        let records = presagio_trace::open(&path).unwrap();
+        let (mut gaps, mut events) = (Vec::new(), Vec::new());
+        for record in records {
+            match record.unwrap() {
+                Record::Event(event) => events.push(event.offset),
+                Record::Gap { lost, .. } => {
+                    assert_eq!(events, [0], "it is where they are missing");
+                    gaps.push(lost);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!((gaps.iter().sum::<u64>(), events), (lost, vec![0, 2]));
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_written_any_more_ends_and_the_rest_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        let mode = mode | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        let reader = std::fs::File::options().read(true).write(true).open(&path);
+        let recording = Recording::default();
+        recording.start(&path).unwrap();
+        // Nobody reads it any more.
+        drop(reader.unwrap());
+        let late = Instant::now() + Duration::from_secs(60);
+        while recording.is_on() {
+            assert!(Instant::now() < late, "it goes on");
+            recording.answered(answered(7, 0));
+        }
+        assert!(recording.lost() > 0);
+        let error = recording.stop().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

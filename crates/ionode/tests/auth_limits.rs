@@ -11,7 +11,7 @@ use presagio_ionode::{Address, Config, Node, TcpProof};
 use presagio_ninep::client::Client;
 use presagio_ninep::extension::{Resumed, Wrapped};
 use presagio_ninep::session::Session;
-use presagio_ninep::{Errno, Fid, Name, Reply, Request, Text};
+use presagio_ninep::{Errno, Fid, Name, OpenFlags, Reply, Request, Text, UnlinkFlags};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -119,6 +119,35 @@ fn attaching_as_another_is_audited_once() {
     }
     let lines = audited("uid 64010 refused: attach");
     assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn every_attempt_to_change_a_read_only_export_is_audited_once() {
+    let node = Guarded::with(|config| config.read_only = true);
+    std::fs::write(node.path("file"), "content").unwrap();
+    let client = unix(&node).unwrap();
+    client.call(hello([0x47; 16], [0; 16])).unwrap();
+    let session = Session::new(client);
+    let root = session.attach("", "/", own_uid()).unwrap();
+    let file = || root.walk("file").unwrap();
+    refused(root.create("new", OpenFlags::RDWR, 0o600), Errno::ROFS);
+    refused(root.unlink("file", UnlinkFlags(0)), Errno::ROFS);
+    refused(file().open(OpenFlags::WRONLY), Errno::ROFS);
+    let make = Request::Mkdir {
+        dir: root.fid(),
+        name: Name::new("new").unwrap(),
+        mode: 0o700,
+        gid: u32::MAX,
+    };
+    let once = Request::Once {
+        sequence: 1,
+        settled: 0,
+        request: Wrapped::new(&make).unwrap(),
+    };
+    refused(session.client().call(once), Errno::ROFS);
+    file().open(OpenFlags::RDONLY).unwrap();
+    assert_eq!(node.refused(), 4);
+    assert_eq!(audited("what is exported to be read only").len(), 4);
 }
 
 #[test]

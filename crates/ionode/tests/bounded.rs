@@ -107,6 +107,63 @@ fn replies_that_nobody_reads_do_not_pile_up() {
     );
 }
 
+/// A client that has the root open, to list it.
+fn lister(node: &Exported) -> Raw {
+    let mut raw = Raw::attached(&node.socket(), 4 << 20);
+    let walk = Request::Walk {
+        fid: Fid(0),
+        new_fid: Fid(1),
+        steps: List::new(&[]).unwrap(),
+    };
+    assert_eq!(raw.call(1, &walk).error(), None);
+    let open = Request::Open {
+        fid: Fid(1),
+        flags: OpenFlags::DIRECTORY,
+    };
+    assert_eq!(raw.call(1, &open).error(), None);
+    raw
+}
+
+#[test]
+fn lists_that_nobody_reads_do_not_pile_up() {
+    let _alone = alone();
+    let node = Exported::with(|config| config.memory_max = 32 << 20);
+    // Half a megabyte of entries.
+    for number in 0..2000 {
+        fs::write(node.path(format!("{number:0200}")), "").unwrap();
+    }
+    let mut all = [0; 4].map(|_| lister(&node));
+    turn(&node);
+    let before = memory();
+    let list = Request::ReadDir {
+        fid: Fid(1),
+        offset: 0,
+        count: 4 << 20,
+    };
+    let lists: Vec<u8> = (0..256).flat_map(|tag| encoded(tag, &list)).collect();
+    for raw in &mut all {
+        raw.send(&lists).unwrap();
+    }
+    let mut grown = 0;
+    for _ in 0..5 {
+        turn(&node);
+        grown = grown.max(memory().saturating_sub(before));
+    }
+    assert!(grown < 64 << 20, "{} MiB of lists", grown >> 20);
+}
+
+#[test]
+fn a_long_list_is_given_in_parts_and_whole() {
+    let _alone = alone();
+    let node = Exported::start();
+    let names: Vec<String> = (0..1000).map(|number| format!("{number:0200}")).collect();
+    names
+        .iter()
+        .for_each(|name| fs::write(node.path(name), "").unwrap());
+    let (_session, root) = node.connect();
+    assert_eq!(common::names(&root), names);
+}
+
 fn turn_once(node: &Exported) {
     let (_session, root) = node.connect_with(&impatient());
     root.getattr(GetAttr::BASIC).expect("others are served");

@@ -229,6 +229,57 @@ fn a_user_whose_requests_hang_keeps_nobody_else_waiting() {
     }
 }
 
+/// With the defaults.
+#[test]
+fn requests_that_hang_are_taken_in_up_to_a_bound() {
+    const BOUND: u64 = 65_536;
+    let gate = Arc::new(Gate::default());
+    let node = Guarded::on(Arc::new(Gated(gate.clone())), |_| {});
+    fs::write(node.path("stuck"), "").unwrap();
+    gate.shut_sizes();
+    let steps = [Step::new("stuck").unwrap()];
+    let walk = Request::Walk {
+        fid: Fid(0),
+        new_fid: Fid(1),
+        steps: List::new(&steps).unwrap(),
+    };
+    let open = Request::Open {
+        fid: Fid(1),
+        flags: OpenFlags::RDONLY,
+    };
+    let attributes = Request::GetAttr {
+        fid: Fid(1),
+        mask: GetAttr::BASIC,
+    };
+    let asked = (0..256).flat_map(|tag| encoded(tag, &attributes));
+    let asked: Vec<u8> = asked.collect();
+    let mut all: Vec<Raw> = (0..300)
+        .map(|_| Raw::attached(&node.socket(), 65536))
+        .collect();
+    for raw in &mut all {
+        assert_eq!(raw.call(1, &walk).error(), None);
+        assert_eq!(raw.call(1, &open).error(), None);
+    }
+    all.iter_mut().for_each(|raw| raw.send(&asked).unwrap());
+    let figure = format!(
+        "presagio_ionode_user_requests{{uid=\"{}\"}}",
+        common::own_uid()
+    );
+    let taken = || node.figure(&figure);
+    common::wait_until("as many as it may have", || taken() >= BOUND);
+    // A moment in which a node without a bound would take more; each loop may find room at once.
+    for _ in 0..50 {
+        assert!(taken() <= BOUND + 2, "{} were taken in", taken());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    gate.open();
+    for raw in &mut all {
+        for _ in 0..256 {
+            assert_eq!(raw.take().expect("all are answered").error(), None);
+        }
+    }
+}
+
 #[test]
 fn appends_are_counted_and_recorded_as_other_writes_are() {
     let node = Guarded::with(|_| {});

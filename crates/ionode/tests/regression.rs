@@ -238,6 +238,88 @@ fn reads_that_hang_keep_nobody_from_names_and_syncs() {
     synced.expect("others are served while reads hang");
 }
 
+/// Lets fids of a raw client stand for one open file.
+fn open_many(raw: &mut Raw, name: &str, fids: std::ops::Range<u32>) {
+    let steps = [presagio_ninep::Step::new(name).unwrap()];
+    for new_fid in fids.map(Fid) {
+        let (fid, flags) = (Fid(0), OpenFlags::RDONLY);
+        let steps = presagio_ninep::List::new(&steps).unwrap();
+        let walk = Request::Walk {
+            fid,
+            new_fid,
+            steps,
+        };
+        assert_eq!(raw.call(2, &walk).error(), None);
+        let open = Request::Open {
+            fid: new_fid,
+            flags,
+        };
+        assert_eq!(raw.call(2, &open).error(), None);
+    }
+}
+
+fn get_attr(fid: u32) -> Request<'static> {
+    let (fid, mask) = (Fid(fid), GetAttr::BASIC);
+    Request::GetAttr { fid, mask }
+}
+
+/// More of them than a loop has threads to lose, each after as many that are quick as make its kind one of the quick ones.
+#[test]
+fn what_hangs_now_and_then_among_what_is_quick_stops_nobody_else() {
+    const HUNG: u32 = 300;
+    const QUICK: usize = 64;
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| config.loops = 1);
+    fs::write(node.path("stuck"), "").unwrap();
+    gate.shut_sizes();
+    let mut stuck = [0, 1].map(|_| Raw::attached(&node.socket(), 65536));
+    for raw in &mut stuck {
+        open_many(raw, "stuck", 1..HUNG / 2 + 1);
+    }
+    gate.spare_new_files();
+    let (_session, other) = node.connect_with(&impatient());
+    let quick = rw_file(&other, "quick");
+    let mut hung = (1..HUNG / 2 + 1).flat_map(|fid| [(0, fid), (1, fid)]);
+    let served = hung.all(|(raw, fid)| {
+        stuck[raw].ask(fid as u16, &get_attr(fid));
+        (0..QUICK).all(|_| quick.getattr(GetAttr::BASIC).is_ok())
+    });
+    gate.open();
+    assert!(served, "others are served while one after the other hangs");
+    for raw in &mut stuck {
+        for _ in 1..HUNG / 2 + 1 {
+            assert_eq!(raw.take().expect("a reply").error(), None);
+        }
+    }
+}
+
+/// All that a loop has found to do at once.
+#[test]
+fn many_that_hang_at_once_stop_nobody_else() {
+    const HUNG: u32 = 250;
+    let gate = Arc::new(Gate::default());
+    let node = Exported::on(Arc::new(Gated(gate.clone())), |config| config.loops = 1);
+    fs::write(node.path("stuck"), "").unwrap();
+    gate.shut_sizes();
+    let mut stuck = [0, 1].map(|_| Raw::attached(&node.socket(), 65536));
+    for raw in &mut stuck {
+        open_many(raw, "stuck", 1..HUNG + 1);
+    }
+    let (_session, other) = node.connect_with(&impatient());
+    for raw in &mut stuck {
+        let all = (1..HUNG + 1).flat_map(|fid| encoded(fid as u16, &get_attr(fid)));
+        raw.send(&all.collect::<Vec<u8>>()).unwrap();
+    }
+    let served = (0..20).all(|_| other.getattr(GetAttr::BASIC).is_ok());
+    gate.open();
+    assert!(served, "others are served while many hang");
+    for raw in &mut stuck {
+        for _ in 0..HUNG {
+            assert_eq!(raw.take().expect("a reply").error(), None);
+        }
+    }
+}
+
 #[test]
 fn a_fid_that_was_renamed_is_renamed_and_removed_again() {
     let node = Exported::start();

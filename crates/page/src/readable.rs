@@ -9,6 +9,15 @@ const NAME_CHARS_MAX: usize = 400;
 
 /// A name as one line of harmless text.
 pub fn name(bytes: &[u8]) -> String {
+    shortened(whole(bytes))
+}
+
+/// A sentence with names in it, as one line of harmless text, however long it is.
+pub fn sentence(text: &str) -> String {
+    whole(text.as_bytes())
+}
+
+fn whole(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {
         chunk.valid().chars().for_each(|c| push(&mut out, c));
@@ -17,7 +26,7 @@ pub fn name(bytes: &[u8]) -> String {
             .iter()
             .for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
     }
-    shortened(out)
+    out
 }
 
 fn push(out: &mut String, c: char) {
@@ -172,6 +181,14 @@ mod tests {
         assert_eq!(name(b"C:\\x"), "C:\\\\x");
         assert_eq!(name("grüße/日本".as_bytes()), "grüße/日本");
         assert_eq!(name(&[b'x'; 5000]).chars().count(), NAME_CHARS_MAX + 3);
+    }
+
+    #[test]
+    fn a_sentence_keeps_all_its_words() {
+        let long = format!("/d/\u{1b}[2J: {}", "x".repeat(5000));
+        let shown = sentence(&long);
+        assert!(shown.starts_with("/d/\\u{1b}[2J: x"), "{shown}");
+        assert!(shown.ends_with(&"x".repeat(5000)));
     }
 
     #[test]

@@ -29,6 +29,11 @@ const MODE: u32 = 4;
 /// The program itself has told the kernel how to read ahead.
 const OWN_MODE: u32 = 8;
 
+/// An entry's index takes as many bits of a word, which is enough for any arena; the rest of its half is for incarnations.
+const INDEX_BITS: u32 = 23;
+const INDEX: u64 = (1 << INDEX_BITS) - 1;
+const INCARNATIONS: u64 = (1 << (32 - INDEX_BITS)) - 1;
+
 /// Operations on a descriptor in a mode of ours between two looks whether the manager still lives.
 const LOOK_EVERY: u32 = 16;
 
@@ -37,8 +42,9 @@ const LOOK_EVERY: u32 = 16;
 pub struct Descriptor {
     state: AtomicU32,
     flags: AtomicU32,
-    file: AtomicU32,
-    generation: AtomicU32,
+    /// Its entry, as [`Descriptor::word`] has it; 0 if there is none. In one word, so that of several threads that look at it for
+    /// the first time one is the first.
+    entry: AtomicU64,
     incarnation: AtomicU64,
     /// Where the next read or write starts, as far as we know.
     position: AtomicU64,
@@ -244,13 +250,8 @@ pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'sta
     let full = clean.and_then(|path| paths::absolute(at, path, &mut room));
     let followed = descriptor.follow(fd, full, flags, &stat, false)?;
     followed.flags.fetch_and(!SHARED, Relaxed);
-    // Appending starts at the end, which is where the position will be after the first write.
-    let position = if flags & libc::O_APPEND != 0 {
-        stat.st_size as u64
-    } else {
-        0
-    };
-    followed.position.store(position, Relaxed);
+    // Of one that appends too, until it is written to.
+    followed.position.store(0, Relaxed);
     Some(followed)
 }
 
@@ -279,6 +280,7 @@ fn forget_quietly(fd: i32) {
         && descriptor.state.load(Relaxed) != UNKNOWN
     {
         descriptor.stream.store(std::ptr::null_mut(), Relaxed);
+        descriptor.entry.store(0, Relaxed);
         descriptor.state.store(UNKNOWN, Release);
     }
 }
@@ -344,8 +346,7 @@ impl Descriptor {
         Descriptor {
             state: AtomicU32::new(UNKNOWN),
             flags: AtomicU32::new(0),
-            file: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
+            entry: AtomicU64::new(0),
             incarnation: AtomicU64::new(0),
             position: AtomicU64::new(0),
             note: AtomicU64::new(0),
@@ -403,34 +404,50 @@ impl Descriptor {
             self.ignore();
             return None;
         };
-        self.fill(slot, flags);
+        if !self.fill(slot, flags) {
+            client.undo_file(slot);
+        }
         Some(self)
     }
 
-    fn fill(&self, slot: FileSlot, flags: i32) {
+    /// Keeps the file's entry, unless another thread of this process has kept one: then that is the one.
+    fn fill(&self, slot: FileSlot, flags: i32) -> bool {
         let append = if flags & libc::O_APPEND != 0 {
             APPEND
         } else {
             0
         };
+        // The same, whoever of them writes it.
         self.flags.store(SHARED | append, Relaxed);
-        self.file.store(slot.index, Relaxed);
-        self.generation.store(slot.generation, Relaxed);
-        self.incarnation.store(life::incarnation(), Relaxed);
         self.note.store(0, Relaxed);
         // One may have been left already.
         let notes = life::client().map_or(0, Client::notes);
         self.notes.store(notes.wrapping_sub(1), Relaxed);
         self.started.store(life::started(), Relaxed);
+        let (incarnation, mask) = (life::incarnation(), INCARNATIONS << INDEX_BITS);
+        let word = Descriptor::word(slot, incarnation);
+        let is_ours = |entry: u64| entry != 0 && (entry ^ word) & mask == 0;
+        let keep = |entry: u64| (!is_ours(entry)).then_some(word);
+        let is_first = self.entry.fetch_update(AcqRel, Acquire, keep).is_ok();
+        self.incarnation.store(incarnation, Relaxed);
         self.state.store(FOLLOWED, Release);
+        is_first
+    }
+
+    /// A file's entry in a word: its generation, a part of the incarnation that it is of, and its index plus one.
+    fn word(slot: FileSlot, incarnation: u64) -> u64 {
+        u64::from(slot.generation) << 32
+            | (incarnation & INCARNATIONS) << INDEX_BITS
+            | (u64::from(slot.index) + 1) & INDEX
     }
 
     /// The file's entry.
     #[inline(always)]
     pub fn slot(&self) -> FileSlot {
+        let entry = self.entry.load(Relaxed);
         FileSlot {
-            index: self.file.load(Relaxed),
-            generation: self.generation.load(Relaxed),
+            index: ((entry & INDEX) as u32).wrapping_sub(1),
+            generation: (entry >> 32) as u32,
         }
     }
 
@@ -517,8 +534,7 @@ impl Descriptor {
     fn heed_slowly(&self, client: &Client, fd: i32, notes: u32) {
         self.notes.store(notes, Relaxed);
         if client.mode().advise
-            && let Some((note, word)) =
-                client.note(self.file.load(Relaxed), self.note.load(Relaxed))
+            && let Some((note, word)) = client.note(self.slot().index, self.note.load(Relaxed))
         {
             self.note.store(word, Relaxed);
             match note.advice {

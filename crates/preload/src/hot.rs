@@ -28,6 +28,8 @@ pub struct Hot {
     pub named: AtomicU32,
     /// Whether processes were started, by other means than vfork, that run in our memory (`thread`).
     pub guests: AtomicBool,
+    /// Whether the processor's counter tells the time, as far as we know (`life`).
+    pub ticks: AtomicBool,
 }
 
 /// Before there is a page of its own: no incarnation that anything could have.
@@ -44,6 +46,7 @@ pub static HOT: Hot = Hot {
     chunks: AtomicPtr::new(std::ptr::null_mut()),
     named: AtomicU32::new(0),
     guests: AtomicBool::new(false),
+    ticks: AtomicBool::new(false),
 };
 
 const _: () = assert!(size_of::<Hot>() == 64);

@@ -9,7 +9,8 @@
 //! 3. Otherwise it takes the time, calls the real `read`, and takes the time again.
 //! 4. `watch` finds the offset (positions are kept beside the descriptor; the kernel is asked where others may
 //!    have moved them), names the call stack (`context`), and writes one record into this thread's ring.
-//! 5. `errno` and the result are the real call's. If the manager left a note on the file, it was carried out first.
+//! 5. If the manager left a note on the file, it is carried out, for the calls to come: to look for it before the call would have
+//!    the program wait for that. `errno` and the result are the real call's.
 //!
 //! Each group of functions has a `hooks` file, the C face, which only names symbols and types, and an `ops` file, the meaning:
 //! `fd` (open, close, duplicate), `data` (read, write, copy), `stdio` (streams), `process` (fork, exec), `map`.

@@ -68,6 +68,7 @@ static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 #[unsafe(link_section = ".presagio.start")]
 extern "C" fn start(_: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
     real::start();
+    presagio_stack::begin();
     ARGUMENTS.store(arguments.cast_mut(), Relaxed);
     // SAFETY: the loader passes the environment, a list of strings that ends with a null.
     let armed = unsafe { read_environment(environment) };
@@ -254,8 +255,18 @@ fn wiped_page() -> Option<*mut AtomicU64> {
     (result == 0).then_some(page.cast())
 }
 
+/// Notes which clock the manager wants. It lies beside what a record looks at when it is written, and so is looked at then.
+#[inline(always)]
+pub fn mind_clock(client: &Client) {
+    let ticks = client.wants_ticks();
+    if HOT.ticks.load(Relaxed) != ticks {
+        HOT.ticks.store(ticks, Relaxed);
+    }
+}
+
 /// From here on hooks report there.
 fn keep(client: &'static Client) -> &'static Client {
+    mind_clock(client);
     HOT.client
         .store(std::ptr::from_ref(client).cast_mut(), Release);
     client

@@ -6,8 +6,8 @@
 use presagio_arena::{PATH_MAX, sys};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Whether a path names each directory on its way once and goes back nowhere.
 pub fn is_clean(path: &[u8]) -> bool {
@@ -57,6 +57,8 @@ struct Directory {
     fd: i32,
     /// Device, inode and when it was changed: to rename it changes it.
     state: (u64, u64, i64, i64),
+    /// What was renamed before: a directory above it may have been.
+    renames: u32,
     path: [u8; PATH_MAX],
     len: usize,
 }
@@ -69,9 +71,19 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 static LAST: Shared = Shared(UnsafeCell::new(Directory {
     fd: -1,
     state: (0, 0, 0, 0),
+    renames: 0,
     path: [0; PATH_MAX],
     len: 0,
 }));
+
+/// How often this process has renamed something. What others rename above an open directory is not noticed.
+#[unsafe(link_section = ".data")]
+static RENAMES: AtomicU32 = AtomicU32::new(0);
+
+/// Something was renamed.
+pub fn renamed() {
+    RENAMES.fetch_add(1, Relaxed);
+}
 
 /// Writes the path of a directory that is open; how long it is.
 fn of_directory(fd: i32, room: &mut [u8; PATH_MAX]) -> Option<usize> {
@@ -83,11 +95,12 @@ fn of_directory(fd: i32, room: &mut [u8; PATH_MAX]) -> Option<usize> {
     // SAFETY: ours until we give it back.
     let last = unsafe { &mut *LAST.0.get() };
     let state = (stat.st_dev, stat.st_ino, stat.st_ctime, stat.st_ctime_nsec);
-    if (last.fd, last.state) != (fd, state) {
+    let renames = RENAMES.load(Relaxed);
+    if (last.fd, last.state, last.renames) != (fd, state, renames) {
         last.fd = -1;
         if let Some(path) = of_descriptor(fd, &stat, &mut last.path) {
             last.len = path.len();
-            (last.fd, last.state) = (fd, state);
+            (last.fd, last.state, last.renames) = (fd, state, renames);
         }
     }
     let known = (last.fd == fd).then_some(last.len);

@@ -32,9 +32,9 @@ symbols! {
     readv writev preadv pwritev preadv64 pwritev64 preadv2 pwritev2 preadv64v2 pwritev64v2
     sendfile sendfile64 copy_file_range splice
     ftruncate ftruncate64 fsync fdatasync sync_file_range posix_fallocate posix_fallocate64 fallocate fallocate64
-    posix_fadvise posix_fadvise64
+    posix_fadvise posix_fadvise64 rename renameat renameat2
     aio_read aio_read64 aio_write aio_write64 lio_listio lio_listio64
-    fopen fopen64 freopen freopen64 fclose tmpfile tmpfile64
+    fopen fopen64 fdopen freopen freopen64 fclose tmpfile tmpfile64
     fread fwrite fread_unlocked fwrite_unlocked __fread_chk __fread_unlocked_chk
     fputs fputs_unlocked fputc fputc_unlocked putc putc_unlocked _IO_putc putchar putchar_unlocked puts putw
     fgets fgets_unlocked __fgets_chk __fgets_unlocked_chk
@@ -118,6 +118,7 @@ fn is_new(symbol: Symbol) -> bool {
             | preadv64v2
             | pwritev64v2
             | copy_file_range
+            | renameat2
             | execveat
             | forkpty
             | aio_read
@@ -177,6 +178,7 @@ fn stand_in(symbol: Symbol) -> *mut c_void {
         fcntl | fcntl64 => raw_fcntl as *mut c_void,
         fopen
         | fopen64
+        | fdopen
         | freopen
         | freopen64
         | tmpfile

@@ -1,6 +1,7 @@
 //! An operation on a followed file, from before the real call to the record.
 
 use crate::descriptors::{self, Descriptor};
+use crate::hot::HOT;
 use crate::thread::{self, Own};
 use crate::{context, life};
 use presagio_arena::{Client, Counter, FileSlot, Kind, Record, Stamp, sys};
@@ -39,10 +40,10 @@ impl Watch {
     fn of(descriptor: &'static Descriptor, fd: i32) -> Watch {
         let thread = thread::current();
         let caller = thread.entry();
+        // What the record will need comes near while the kernel works. Nothing else is looked at before: the call would wait for it.
         if let Some(client) = life::client() {
-            descriptor.heed(client, fd);
-            // What the record will need comes near while the kernel works.
-            thread.with_own(|own| own.writer.prefetch(client));
+            client.prefetch();
+            thread.prefetch(client);
             context::prefetch(&caller);
         }
         Watch {
@@ -71,7 +72,7 @@ impl Watch {
         record.offset = offset;
         record.len = asked as u64;
         record.result = outcome(result);
-        report(&self.caller, &record);
+        self.report(&mut record);
     }
 
     /// Where bytes went that were appended, after the call.
@@ -93,7 +94,7 @@ impl Watch {
             record.offset = end.saturating_sub(len as u64);
             record.len = len as u64;
             record.result = len as i64;
-            report(&self.caller, &record);
+            self.report(&mut record);
         }
     }
 
@@ -104,7 +105,7 @@ impl Watch {
         record.offset = offset;
         record.len = len as u64;
         record.result = len as i64;
-        report(&self.caller, &record);
+        self.report(&mut record);
     }
 
     /// Something else was done to the file.
@@ -113,7 +114,16 @@ impl Watch {
         record.offset = offset;
         record.len = len;
         record.result = outcome(result).min(0);
-        report(&self.caller, &record);
+        self.report(&mut record);
+    }
+
+    /// Writes a record; and does what the manager noted about the file, whose next operation it is for.
+    #[inline(always)]
+    fn report(&self, record: &mut Record) {
+        report(&self.caller, record);
+        if let Some(client) = life::client() {
+            self.descriptor.heed(client, self.fd);
+        }
     }
 
     fn record(&self, action: Action, elapsed: u64) -> Record {
@@ -143,7 +153,7 @@ impl Moment {
         let start = self.start.unwrap_or_else(now);
         let mut record = record(slot, action, start, start.elapsed());
         change(&mut record);
-        report(&self.caller, &record);
+        report(&self.caller, &mut record);
     }
 
     /// The file was closed; nothing more will be said about it.
@@ -155,10 +165,10 @@ impl Moment {
     }
 }
 
-/// The time, on the clock that the manager understands best.
+/// The time, on the clock that the manager understands best: the one that it wanted when the last record was written.
 #[inline(always)]
 fn now() -> Stamp {
-    life::client().map_or_else(Stamp::by_clock, Client::stamp)
+    Stamp::now(HOT.ticks.load(Relaxed))
 }
 
 #[inline(always)]
@@ -183,8 +193,8 @@ fn outcome(result: isize) -> i64 {
 }
 
 /// Writes a record, with the name of the call stack, into this thread's ring.
-#[inline]
-fn report(caller: &Entry, record: &Record) {
+#[inline(never)]
+fn report(caller: &Entry, record: &mut Record) {
     let thread = thread::current();
     let Some(client) = life::client() else {
         return;
@@ -198,12 +208,10 @@ fn report(caller: &Entry, record: &Record) {
         if !own.writer.is_open() && !open(client, own) {
             return client.count(Counter::LostOperations, 1);
         }
-        let named = Record {
-            context: context::name(client, own, caller),
-            ..*record
-        };
-        own.writer.push(client, &named);
+        record.context = context::name(client, own, caller);
+        own.writer.push(client, record);
     });
+    life::mind_clock(client);
     if reported.is_none() {
         client.count(Counter::Interrupted, 1);
     }

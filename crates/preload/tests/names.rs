@@ -70,6 +70,20 @@ fn a_directory_that_was_renamed_is_found_by_its_new_name() {
 }
 
 #[test]
+fn a_directory_below_one_that_this_process_renamed_is_found_by_its_new_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
+    let (old, new) = (dir.join("old"), dir.join("new"));
+    std::fs::create_dir_all(old.join("sub")).unwrap();
+    let open = std::fs::File::open(old.join("sub")).unwrap();
+    let of = |name: &std::path::Path| Some(name.join("sub/f").to_str().unwrap().to_owned());
+    assert_eq!(absolute(open.as_raw_fd(), "f"), of(&old));
+    std::fs::rename(&old, &new).unwrap();
+    paths::renamed();
+    assert_eq!(absolute(open.as_raw_fd(), "f"), of(&new));
+}
+
+#[test]
 fn a_path_that_leads_elsewhere_is_left_to_the_kernel() {
     for path in ["a", "./a", "/a/b", ".a", "a/..b", "././a"] {
         assert!(paths::is_clean(path.as_bytes()), "{path}");

@@ -228,6 +228,59 @@ fn descriptors_that_change_hands_by_raw_calls_are_told_as_what_they_are() {
 }
 
 #[test]
+fn files_below_a_directory_that_was_renamed_are_told_by_their_new_path() {
+    let (dir, _, report) = run("renames.c", &[]);
+    // All were made in the first place.
+    let twice = ["a/sub/one1", "a/sub/two2"];
+    let once = ["a/sub/tri3", "b/sub/tri3", "c/sub/for4", "d/sub/fiv5"];
+    for (names, times) in [(&twice[..], 2), (&once[..], 1)] {
+        for name in names.iter().map(|name| dir.file(name)) {
+            let places = report.places(name.to_str().unwrap(), Action::Write);
+            assert_eq!(places, vec![(0, 4); times], "{}", name.display());
+        }
+    }
+    check_sane(&report);
+}
+
+/// A manager with room for so many files, and little in the rings: who opens and closes files waits until they were heard of.
+fn with_room_for(files: u32) -> Manager {
+    Manager::with(&ArenaOptions {
+        files,
+        records: 1024,
+        mode: complete(),
+        ..ArenaOptions::default()
+    })
+}
+
+#[test]
+fn files_that_stay_open_leave_room_for_those_that_come_and_go() {
+    let (bin, dir) = (Dir::new(), Dir::new());
+    let manager = with_room_for(4096);
+    let mut command = command(&dir, compile(&bin, "many.c", &[]), &[]);
+    manager.preload(&mut command);
+    succeed(&mut command);
+    let report = manager.finish();
+    check_sane(&report);
+    assert_eq!(report.counter(Counter::LostFiles), 0);
+    assert_eq!(report.of("/a", Action::Open).count(), 1000);
+    assert_eq!(report.of("/b", Action::Close).count(), 20_000);
+}
+
+#[test]
+fn a_descriptor_that_two_threads_look_at_has_one_entry() {
+    let (bin, dir) = (Dir::new(), Dir::new());
+    // One more for each, as long as it takes to find out who was first.
+    let manager = with_room_for(902);
+    let mut command = command(&dir, compile(&bin, "looks.c", &[]), &[]);
+    manager.preload(&mut command);
+    succeed(&mut command);
+    let report = manager.finish();
+    check_sane(&report);
+    assert_eq!(report.counter(Counter::LostFiles), 0);
+    assert_eq!(report.of("/a", Action::Read).count(), 1800);
+}
+
+#[test]
 fn closing_everything_closes_nothing_of_ours() {
     let (_dir, _, report) = run("closeall.c", &[]);
     for name in ["/one1", "/two2", "/tri3", "/for4"] {
@@ -465,12 +518,12 @@ fn io_in_the_destructors_of_a_thread_is_told_after_ours_has_run() {
     assert!(all > 500, "{all}");
 }
 
-#[test]
-fn jemalloc_gets_on_with_it_on_either_side() {
-    let place = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+/// Runs programs with an allocator of a package, preloaded before us and behind us.
+fn gets_on_with(allocator: &str, package: &str) {
+    let place = format!("/usr/lib/x86_64-linux-gnu/{allocator}");
     assert!(
-        Path::new(place).exists(),
-        "{place} is missing: please install the Debian package libjemalloc-dev (make test does so)"
+        Path::new(&place).exists(),
+        "{place} is missing: please install the Debian package {package} (make test does so)"
     );
     let bin = Dir::new();
     let programs = ["plain.c", "threads.c", "tlsdtor.c"].map(|source| compile(&bin, source, &[]));
@@ -492,6 +545,17 @@ fn jemalloc_gets_on_with_it_on_either_side() {
             }
         }
     }
+}
+
+#[test]
+fn jemalloc_gets_on_with_it_on_either_side() {
+    gets_on_with("libjemalloc.so.2", "libjemalloc-dev");
+}
+
+#[test]
+fn tcmalloc_gets_on_with_it_on_either_side() {
+    gets_on_with("libtcmalloc.so.4", "google-perftools");
+    gets_on_with("libtcmalloc_minimal.so.4", "google-perftools");
 }
 
 /// Runs a program that starts another one; how many of those are said to be linked statically, privileged, and bare.

@@ -105,6 +105,7 @@ fn nothing() -> Run {
         sequentiality: Vec::new(),
         phases: Phasing {
             pause_ns: 0,
+            count: 0,
             phases: Vec::new(),
             period: None,
         },
@@ -764,6 +765,7 @@ fn phasing(run: &mut Run, of: Collected) -> Phasing {
     });
     Phasing {
         pause_ns,
+        count: phases.len(),
         phases,
         period,
     }
@@ -883,6 +885,8 @@ fn foresight(judged: &Judged) -> Foresight {
         transfers: judged.transfers,
         offset_right: judged.offset_right,
         right_share: maybe_share(judged.right as f64, judged.operations),
+        context_share: maybe_share(judged.context_right as f64, judged.operations),
+        offset_share: maybe_share(judged.offset_right as f64, judged.transfers),
         hit_ratio: maybe_share(judged.hit, judged.transfers),
     }
 }
@@ -947,7 +951,7 @@ fn add_summary(run: &mut Run, summary: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let texts = |value: &Value| -> Vec<String> {
         let list = value.as_array().into_iter().flatten();
-        list.filter_map(|t| t.as_str().map(|t| readable::name(t.as_bytes())))
+        list.filter_map(|t| t.as_str().map(readable::sentence))
             .collect()
     };
     run.totals.elapsed_ns = summary["elapsed_ns"].as_u64();
@@ -972,45 +976,30 @@ fn add_summary(run: &mut Run, summary: &Value) {
             useful_share: maybe_share(useful as f64, all),
             read_share: maybe_share(useful as f64, run.totals.bytes_read).map(|s| s.min(1.0)),
             reasons: reasons(&prefetch["by_reason"]),
-            waits: waits(&run.decided),
+            waits: waits(&prefetch["waits"]),
         }
     });
 }
 
-/// What a run's sentences about its decisions say of the time that reads waited: see `told.rs` of `crates/advise`.
-fn waits(decided: &[String]) -> Vec<Wait> {
-    let mut waits: Vec<Wait> = decided.iter().filter_map(|line| wait(line)).collect();
+/// What reads waited, as the run measured it.
+fn waits(list: &Value) -> Vec<Wait> {
+    let list = list.as_array().into_iter().flatten();
+    let mut waits: Vec<Wait> = list.filter_map(wait).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.without_ns.saturating_sub(wait.with_ns)));
     waits
 }
 
-/// `FILE: exact loads: …; a read waits 2.10 ms with nothing, waits 0.60 ms with exact loads. …`
-fn wait(line: &str) -> Option<Wait> {
-    const METHODS: [&str; 3] = ["exact loads", "sieving", "no reading ahead"];
-    let (said, costs) = line.rsplit_once("; a read ")?;
-    let (name, method) = METHODS.into_iter().find_map(|method| {
-        let (name, _) = said.split_once(&format!(": {method}: "))?;
-        Some((name, method))
-    })?;
-    let (with_ns, without_ns) = (measured(costs, method)?, measured(costs, "nothing")?);
-    (without_ns > 0).then(|| Wait {
-        name: name.to_owned(),
-        method,
+fn wait(one: &Value) -> Option<Wait> {
+    let text = |key: &str| Some(readable::name(one[key].as_str()?.as_bytes()));
+    let (with_ns, without_ns) = (one["with_ns"].as_u64()?, one["without_ns"].as_u64()?);
+    let wait = Wait {
+        name: text("name")?,
+        method: text("method")?,
         with_ns,
         without_ns,
         hidden_share: share(without_ns.saturating_sub(with_ns), without_ns),
-    })
-}
-
-/// What a read waits with a method; what it *would* wait was not measured.
-fn measured(costs: &str, method: &str) -> Option<u64> {
-    let (costs, _) = costs.split_once(". ").unwrap_or((costs, ""));
-    let found = costs.split(", ").find_map(|one| {
-        let (ms, with) = one.strip_prefix("waits ")?.split_once(" ms with ")?;
-        (with.trim_end_matches('.') == method).then_some(ms)
-    });
-    let ms: f64 = found?.parse().ok()?;
-    Some((ms * 1e6).round() as u64)
+    };
+    (without_ns > 0).then_some(wait)
 }
 
 fn reasons(by_reason: &Value) -> Vec<PrefetchReason> {
@@ -1128,6 +1117,8 @@ fn summary_prediction(value: &Value) -> Option<Prediction> {
             transfers: of("transfers"),
             offset_right: of("offset_right"),
             right_share: maybe_share(of("right") as f64, of("operations")),
+            context_share: maybe_share(of("context_right") as f64, of("operations")),
+            offset_share: maybe_share(of("offset_right") as f64, of("transfers")),
             hit_ratio: value["hit_ratio"].as_f64().map(rounded),
         },
         ..Prediction::default()
@@ -1137,24 +1128,36 @@ fn summary_prediction(value: &Value) -> Option<Prediction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
-    fn sentences_tell_what_reads_waited_for() {
-        let told = [
-            "/d/a: b: sieving: reads cover 60 % of a window that moves forward; a read waits 2.00 ms with nothing, would wait 1.00 ms with exact loads, waits 0.50 ms with sieving. Loaded ahead: 1.0 MiB, of which 0.9 MiB were read.",
-            "/d/c: exact loads: reads do not move together; a read waits 9.00 ms with nothing, waits 0.90 ms with exact loads.",
-            "/d/e: exact loads: reads do not move together; a read waits 9.00 ms with nothing, would wait 0.90 ms with exact loads.",
-            "/d/f: nothing: too few reads to tell.",
-        ];
-        let waits = waits(&told.map(str::to_owned));
+    fn what_was_hidden_is_what_the_run_measured_and_most_comes_first() {
+        let wait = |name: &str, with_ns: u64, without_ns: u64| json!({ "name": name, "method": "sieving", "with_ns": with_ns, "without_ns": without_ns });
+        let list = json!([
+            wait("/d/a: b", 500_000, 2_000_000),
+            wait("/d/c\n", 900_000, 9_000_000),
+            wait("/d/never-waited", 0, 0),
+            { "name": "/d/not-measured", "method": "sieving", "with_ns": 5 },
+        ]);
+        let waits = waits(&list);
         let waits: Vec<_> = waits
             .iter()
             .map(|w| (w.name.as_str(), w.with_ns, w.without_ns, w.hidden_share))
             .collect();
         let wanted = [
-            ("/d/c", 900_000, 9_000_000, 0.9),
+            (r"/d/c\n", 900_000, 9_000_000, 0.9),
             ("/d/a: b", 500_000, 2_000_000, 0.75),
         ];
         assert_eq!(waits, wanted);
+        assert!(self::waits(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn a_sentence_of_a_run_is_made_harmless_and_not_shortened() {
+        let long = format!("/d/\u{202e}x: {}", "because ".repeat(100));
+        let mut run = nothing();
+        add_summary(&mut run, &json!({ "decided": [long], "prefetch": {} }));
+        let wanted = format!(r"/d/\u{{202e}}x: {}", "because ".repeat(100));
+        assert_eq!(run.decided, [wanted]);
     }
 }

@@ -472,6 +472,8 @@ pub struct Sequentiality {
 pub struct Phasing {
     /// A pause of this length ends a phase.
     pub pause_ns: u64,
+    /// How many there are.
+    pub count: usize,
     /// In their order.
     pub phases: Vec<Phase>,
     /// Their rhythm.
@@ -587,6 +589,10 @@ pub struct Foresight {
     pub offset_right: u64,
     /// The share of all operations that came exactly as predicted.
     pub right_share: Option<f64>,
+    /// The share that came from the predicted call stack.
+    pub context_share: Option<f64>,
+    /// The share of reads and writes whose file and offset were right.
+    pub offset_share: Option<f64>,
     /// The common part of bytes predicted and accessed (Omnisc'IO, Eq. 3), on average.
     pub hit_ratio: Option<f64>,
 }
@@ -631,7 +637,7 @@ pub struct Wait {
     /// The file.
     pub name: String,
     /// What was done: `exact loads`, `sieving`, or `no reading ahead`.
-    pub method: &'static str,
+    pub method: String,
     /// With it.
     pub with_ns: u64,
     /// With nothing.

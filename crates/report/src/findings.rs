@@ -557,7 +557,7 @@ fn hidden(run: &Run) -> Vec<Finding> {
     let waits = waits.enumerate().take(FILES);
     let waits = waits.filter(|(_, wait)| wait.hidden_share >= LEAST);
     let one = |(at, wait): (usize, &crate::doc::Wait)| {
-        let what = match wait.method {
+        let what = match wait.method.as_str() {
             "no reading ahead" => "Not letting the system read ahead",
             _ => "Loading ahead",
         };

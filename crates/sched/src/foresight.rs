@@ -143,6 +143,9 @@ pub(crate) struct Foresight {
     tolerance: f64,
     slack: Nanos,
     limits: Limits,
+    wait_max: Option<Nanos>,
+    /// Alpha as predictions let expect it: see [`Foresight::expected_alpha`]. With the version and the number of predictions.
+    expected: (u32, usize, f64),
 }
 
 /// The predicted requests of a file and operation.
@@ -269,6 +272,9 @@ const LOOK_AT: usize = 32;
 /// Over about how many waits trust is averaged.
 const TRUST_OVER: f64 = 8.0;
 
+/// Of a wait at least the rest is taken for lost.
+const ALPHA_MAX: f64 = 0.9;
+
 /// So many waits tell that we reach too far, and so many that we could reach further.
 const WAITS_MIN: u32 = 4;
 const WAITS_MANY: u32 = 256;
@@ -299,6 +305,8 @@ impl Default for Foresight {
                 requests: 1,
                 bytes: 1,
             },
+            wait_max: None,
+            expected: (0, 0, 0.0),
         }
     }
 }
@@ -307,11 +315,16 @@ impl Foresight {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.tolerance = settings.foresight_tolerance;
         self.slack = settings.foresight_slack;
-        let limits = Limits::of(settings);
-        if limits != self.limits {
-            self.limits = limits;
+        let (limits, wait_max) = (Limits::of(settings), settings.foresight_wait_max);
+        if (limits, wait_max) != (self.limits, self.wait_max) {
+            (self.limits, self.wait_max) = (limits, wait_max);
             self.version += 1;
         }
+    }
+
+    /// Whether no batch waits for predicted requests longer than was set.
+    pub(crate) fn waits_are_short(&self) -> bool {
+        self.wait_max.is_some()
     }
 
     pub(crate) fn set_service_time(&mut self, service_time: ServiceTime) {
@@ -516,6 +529,17 @@ impl Foresight {
         announced.or_else(|| self.expect_predicted(entries, slots, now))
     }
 
+    /// Whether the selected batch has waited for what was predicted with it, or all of that has come.
+    pub(crate) fn is_complete(&self, entries: &Arena<Entry, 512>, slots: &[Slot]) -> bool {
+        let has_come = |group: &Group| group.requests > 1 && group.came >= group.requests;
+        slots.iter().all(|&slot| match entries[slot].foreseen {
+            WAITED => true,
+            mark => self
+                .group_of(mark)
+                .is_some_and(|number| has_come(self.group(number))),
+        })
+    }
+
     /// Whether announced requests are about to arrive that would extend the batch on either side, as far as waiting for
     /// each of them pays. No longer than is gained in all is waited: where times are wrong this bounds the loss.
     fn expect_announced(
@@ -637,6 +661,9 @@ impl Foresight {
         let wait = lasts.since(now.since(first_arrival));
         let rest = group.bytes / u64::from(group.requests) * u64::from(missing);
         let all = bytes.saturating_add(rest);
+        if let Some(most) = self.wait_max {
+            return self.expect_soon(number, missing, wait, most, now);
+        }
         let saved = self.time(op, bytes) + self.time(op, rest) - self.time(op, all);
         let trust = self.forecasts[number.0 as usize].belief.trust;
         let worth = Nanos((2.0 * saved.max(0.0) * trust) as u64);
@@ -649,6 +676,29 @@ impl Foresight {
                 wanted: Wanted::Group(number),
                 missing,
             }
+        })
+    }
+
+    /// The published wait, but never longer than was set; as long where all should be here already.
+    fn expect_soon(
+        &self,
+        group: GroupId,
+        missing: u32,
+        wait: Nanos,
+        most: Nanos,
+        now: Nanos,
+    ) -> Option<Expectation> {
+        let wait = if wait == Nanos::ZERO {
+            most
+        } else {
+            wait.min(most)
+        };
+        let until = now + wait;
+        (missing > 0 && wait > Nanos::ZERO).then_some(Expectation {
+            until,
+            idle_until: until,
+            wanted: Wanted::Group(group),
+            missing,
         })
     }
 
@@ -737,6 +787,7 @@ impl Foresight {
     /// Predicts the aggregations of a forecast: in offset order, a request joins the virtual request before
     /// it if that is expected to pay (Eq. 4.1).
     fn predict_aggregations(&mut self, number: u32) {
+        self.expect_alpha();
         let items = std::mem::take(&mut self.forecasts[number as usize].items);
         for &item in &items {
             self.items[item as usize].group = NONE;
@@ -751,6 +802,21 @@ impl Foresight {
                 self.build_group(number, item);
             }
         }
+    }
+
+    /// What alpha will be about (thesis 4.1.1): the share of a wait in which others are served is at most that of the time in which
+    /// the storage has something to do, if all comes as predicted. Files may be used one after the other, so a part
+    /// of a wait always counts.
+    fn expect_alpha(&mut self) {
+        let (version, len, _) = self.expected;
+        if version == self.version && self.items.len() <= len + len / 16 {
+            return;
+        }
+        let each = self.items.iter().map(|item| &item.predicted);
+        let busy: f64 = each.map(|p| self.time(p.op, p.range.len())).sum();
+        let span = self.files.values().map(|times| times.span.0).max();
+        let share = busy / span.unwrap_or(0).max(1) as f64;
+        self.expected = (self.version, self.items.len(), share.min(ALPHA_MAX));
     }
 
     fn build_group(&mut self, forecast: u32, first: u32) {
@@ -778,7 +844,8 @@ impl Foresight {
             p = self.items[next as usize].predicted;
             let apart = group.grows_by(p.after);
             let reach = self.forecasts[forecast as usize].belief.reach;
-            if apart > reach || !self.pays(&group, &p) {
+            let far = apart > reach && self.wait_max.is_none();
+            if far || !self.pays(&group, &p) {
                 break;
             }
             group.apart = group.apart.max(apart);
@@ -796,7 +863,7 @@ impl Foresight {
     /// Eq. 4.1: TTP(S₁) + TTP(S₂) > TTP(S₁ + S₂) + |AT₂ − AT₁| × (1 − α), where the first may be a virtual
     /// request; the time then is what the wait for all of it grows by.
     ///
-    /// With α = 0, as far as traces go. Where many files are busy α is almost 1, and an aggregation would grow by whatever comes
+    /// With α = 0, as far as traces go, unless waits are short anyway. Where many files are busy α is almost 1, and an aggregation would grow by whatever comes
     /// next, be it the next request of the very process that waits for this one: held back, it never asks.
     fn pays(&self, group: &Group, next: &Predicted) -> bool {
         let bytes = group.bytes;
@@ -805,7 +872,8 @@ impl Foresight {
             return false;
         }
         let ttp = |bytes| self.time(next.op, bytes);
-        let apart = group.grows_by(next.after).0 as f64;
+        let alpha = self.wait_max.map_or(0.0, |_| self.expected.2);
+        let apart = group.grows_by(next.after).0 as f64 * (1.0 - alpha);
         ttp(bytes) + ttp(next.range.len()) > ttp(both) + apart
     }
 }
@@ -845,8 +913,15 @@ mod tests {
     }
 
     fn foresight(items: &[Predicted]) -> Foresight {
+        foresight_with(items, None)
+    }
+
+    fn foresight_with(items: &[Predicted], wait_max: Option<Nanos>) -> Foresight {
         let mut foresight = Foresight::default();
-        foresight.configure(&Settings::new(crate::PolicyKind::Aioli));
+        foresight.configure(&Settings {
+            foresight_wait_max: wait_max,
+            ..Settings::new(crate::PolicyKind::Aioli)
+        });
         // 1 ms a request, next to nothing a byte: aggregating two saves 1 ms.
         foresight.set_service_time(ServiceTime::linear(Nanos::from_millis(1), 10_000_000_000));
         items.iter().for_each(|p| assert!(foresight.foresee(*p)));
@@ -883,14 +958,41 @@ mod tests {
     /// It may be the next request of a process that waits for the first: held back, it would not come.
     #[test]
     fn what_comes_much_later_is_not_waited_for_however_busy_others_are() {
-        // Three files' worth of other requests fill the 5 ms between the two.
+        let f = foresight(&far_apart_while_others_are_busy());
+        assert_ne!(f.group_of(0), f.group_of(1));
+    }
+
+    #[test]
+    fn where_waits_are_short_what_comes_later_is_waited_for_while_others_are_served() {
+        let most = Nanos::from_micros(500);
+        let f = foresight_with(&far_apart_while_others_are_busy(), Some(most));
+        assert_eq!(f.group_of(0), f.group_of(1));
+        let group = f.group_of(0).unwrap();
+        let now = Nanos::from_millis(7);
+        let until = |wait| f.expect_soon(group, 1, wait, most, now).map(|e| e.until);
+        assert_eq!(
+            until(Nanos::from_micros(200)),
+            Some(now + Nanos::from_micros(200))
+        );
+        assert_eq!(until(Nanos::from_millis(5)), Some(now + most));
+        assert!(
+            f.expect_soon(group, 0, most, most, now).is_none(),
+            "all are here"
+        );
+        // With nobody else to serve it would not pay.
+        let idle = [predicted(0, 4096, 0), predicted(4096, 4096, 15_000)];
+        let f = foresight_with(&idle, Some(most));
+        assert_ne!(f.group_of(0), f.group_of(1));
+    }
+
+    /// Three files' worth of other requests fill the 5 ms between the two.
+    fn far_apart_while_others_are_busy() -> Vec<Predicted> {
         let mut items = vec![predicted(0, 4096, 0), predicted(4096, 4096, 5_000)];
         items.extend((0..10).map(|i| Predicted {
             file: FileId(2),
             ..predicted(i << 20, 4096, 100 + i * 400)
         }));
-        let f = foresight(&items);
-        assert_ne!(f.group_of(0), f.group_of(1));
+        items
     }
 
     #[test]

@@ -131,6 +131,9 @@ pub struct Settings {
     pub twins_node: u32,
     /// TWINS: what a clock that all nodes share shows when this one's shows 0. An engine sets it, by the time of day.
     pub twins_origin: Nanos,
+    /// TWINS: whether windows are those of that clock. Else, as published, a node's next one begins when it finds the last one over,
+    /// and nodes drift apart.
+    pub twins_shared_clock: bool,
     /// WFQ: bytes of credit per turn, by queue id; queues beyond the list get `wfq_weight`.
     pub wfq_weights: Vec<u64>,
     /// WFQ: bytes of credit per turn for queues without a weight of their own.
@@ -141,6 +144,9 @@ pub struct Settings {
     pub foresight_tolerance: f64,
     /// Foresight: an arrival off by at most this much always matches.
     pub foresight_slack: Nanos,
+    /// Foresight: no batch waits longer than this for predicted requests, and aggregations are predicted as published, however
+    /// far apart their requests come where others are served meanwhile. `None`: a batch waits as long as pays even if nobody is.
+    pub foresight_wait_max: Option<Nanos>,
 }
 
 impl Settings {
@@ -167,11 +173,13 @@ impl Settings {
             twins_window: Nanos::from_micros(2000),
             twins_node: 0,
             twins_origin: Nanos::ZERO,
+            twins_shared_clock: true,
             wfq_weights: Vec::new(),
             wfq_weight: 64 << 10,
             hbrr_quantum: 8,
             foresight_tolerance: 0.1,
             foresight_slack: Nanos::from_millis(1),
+            foresight_wait_max: None,
         }
     }
 

@@ -330,6 +330,32 @@ fn loaded(servers: u32, node: u32, origin: u64) -> Scheduler {
     scheduler
 }
 
+/// As published: who finds a window over begins the next one then, whatever the clock shows.
+#[test]
+fn twins_without_a_shared_clock_gives_every_server_a_whole_window_in_turn() {
+    for node in 0..4 {
+        let mut scheduler = loaded(4, node, 7_777_700_123);
+        let mut settings = scheduler.settings().clone();
+        settings.twins_shared_clock = false;
+        scheduler.configure(settings, Nanos(0)).unwrap();
+        // (when somebody looks, whose turn it is from the node's first on)
+        let looks = [
+            (300_000, 0),
+            (1_299_999, 0),
+            (1_700_000, 1),
+            (2_699_999, 1),
+            (2_700_000, 2),
+            (40_000_000, 3),
+            (40_999_999, 3),
+            (41_000_000, 4),
+        ];
+        for (now, turn) in looks {
+            let served = look(&mut scheduler, Nanos(now));
+            assert_eq!(served, Some((node + turn) % 4), "node {node} at {now}");
+        }
+    }
+}
+
 #[test]
 fn twins_finds_the_server_of_the_window_again_after_nobody_looked_for_long() {
     // The clock that nodes share is far ahead of this node's, and not on the border of a window.

@@ -1,7 +1,7 @@
 //! What cannot be: every parameter that would make a run meaningless, with its name and why.
 
 use crate::agenda::What;
-use crate::scenario::{App, Files, Pattern, PolicyChoice, Scenario, Scheduling};
+use crate::scenario::{App, Files, Intake, Pattern, PolicyChoice, Scenario, Scheduling};
 use presagio_sched::PolicyKind;
 
 /// A parameter that cannot be, by its dotted name.
@@ -101,6 +101,11 @@ impl Scenario {
             servers.handlers > 0,
             "servers.handlers",
             "it must be at least 1: nothing would be taken in",
+        )?;
+        require(
+            servers.intake == Intake::Open || servers.handlers == 1,
+            "servers.intake",
+            "closed needs `servers.handlers = 1`: one thread takes messages in, and waits",
         )?;
         check_scheduler(&servers.scheduler, "servers.scheduler")?;
         let reason = servers.device.reason_against();

@@ -15,11 +15,12 @@
 
 use crate::agenda::{Agenda, What};
 use crate::desk::{Desk, NEVER, Taken};
+use crate::intake::Gate;
 use crate::layout::Layout;
 use crate::network::{End, Network};
 use crate::random::Random;
 use crate::report::{AppReport, DeviceReport, LevelReport, Report};
-use crate::scenario::{PolicyChoice, Scenario, Scheduling};
+use crate::scenario::{Intake, PolicyChoice, Scenario, Scheduling};
 use crate::slab::Slab;
 use crate::steering::{Change, Place, Seen, Steering};
 use crate::workload::{Operation, Replay, Work};
@@ -44,6 +45,7 @@ mod kind {
     pub const PERIOD: u32 = 8;
     pub const CHANGE: u32 = 9;
     pub const AT_RELAY: u32 = 10;
+    pub const HANDLED: u32 = 11;
 }
 
 /// No more in a list.
@@ -143,6 +145,8 @@ struct Node {
 
 struct Server {
     end: End,
+    /// Where it has one: what messages wait at before they come to the desk.
+    gate: Option<Gate>,
     desk: Desk,
     idle: u32,
     device: Box<dyn Device>,
@@ -167,6 +171,8 @@ pub(crate) struct Cluster<'a> {
     layout: Layout,
     transmission: u64,
     overhead: u64,
+    /// What a server's thread takes for a message.
+    handling: u64,
     skew: u64,
     random: Random,
     limit: u64,
@@ -228,6 +234,7 @@ impl<'a> Cluster<'a> {
                 most => most,
             },
             overhead: scenario.clients.overhead.0,
+            handling: scenario.servers.handling.0,
             skew: scenario.clients.skew.0,
             random: Random::new(scenario.seed, 0),
             limit: scenario.limit.0,
@@ -332,8 +339,16 @@ impl<'a> Cluster<'a> {
                 None => settings.device.device().map_err(Failed::Device)?,
             };
             let files = self.bases.len() as u64;
+            let gate = (settings.intake == Intake::Closed).then(Gate::default);
+            // Who waits at a gate is handled behind it, when its turn comes.
+            let handling = if gate.is_some() {
+                0
+            } else {
+                settings.handling.0
+            };
             self.servers.push(Server {
-                end: End::new(settings.handlers, settings.handling.0),
+                end: End::new(settings.handlers, handling),
+                gate,
                 desk: self.desk(scenario, &settings.scheduler, number, files)?,
                 idle: settings.workers,
                 device,
@@ -358,6 +373,7 @@ impl<'a> Cluster<'a> {
         if let Some(settings) = &mut settings {
             let percent = scenario.foresight.tolerance_percent;
             settings.foresight_tolerance = f64::from(percent) / 100.0;
+            settings.foresight_wait_max = scenario.foresight.wait_max.map(|most| Nanos(most.0));
         }
         let cpu = match scheduling.policy {
             PolicyChoice::None => crate::Cpu::None,
@@ -424,6 +440,7 @@ impl<'a> Cluster<'a> {
             kind::WAKE_SERVER => self.wake_server(number),
             kind::PERIOD => self.end_period(),
             kind::AT_RELAY => self.at_relay(number),
+            kind::HANDLED => self.handled(number),
             _ => self.change(number)?,
         }
         Ok(())
@@ -745,6 +762,38 @@ impl<'a> Cluster<'a> {
     // ── Data servers ─────────────────────────────────────────────────────────────────────────────────────────────
 
     fn at_server(&mut self, number: u32) {
+        let server = self.messages[number].server;
+        match &mut self.servers[server as usize].gate {
+            None => self.take_in(number),
+            Some(gate) => {
+                if gate.arrive(number) {
+                    self.handle_next(server);
+                }
+            }
+        }
+    }
+
+    /// The thread behind a server's gate turns to the first message there, if there is one.
+    fn handle_next(&mut self, server: u32) {
+        let at = &self.servers[server as usize];
+        if at.gate.as_ref().and_then(Gate::first).is_some() {
+            let done = self.now + self.handling;
+            self.agenda.add(done, What::new(kind::HANDLED, server));
+        }
+    }
+
+    /// The first message at a server's gate has been handled: it is let in, unless its file is in service.
+    fn handled(&mut self, server: u32) {
+        let files = &self.messages;
+        let gate = self.servers[server as usize].gate.as_mut();
+        if let Some(number) = gate.and_then(|gate| gate.let_in(|number| files[number].file)) {
+            self.take_in(number);
+            self.handle_next(server);
+        }
+    }
+
+    /// A message comes to the desk of its server.
+    fn take_in(&mut self, number: u32) {
         let message = &self.messages[number];
         let server = message.server;
         // Behind I/O nodes a server does not know who asks.
@@ -838,10 +887,14 @@ impl<'a> Cluster<'a> {
         server.busy_until = server.busy_until.max(done);
         self.devices.operations[op.index()] += 1;
         self.devices.bytes[op.index()] += range.len();
+        let file = message.file;
         let job = self.jobs.insert(Job {
             server: number,
             first,
         });
+        if let Some(gate) = server.gate.as_mut().filter(|_| server.desk.is_waiting()) {
+            gate.close(job, file);
+        }
         self.agenda.add(done, What::new(kind::SERVED, job));
     }
 
@@ -875,8 +928,14 @@ impl<'a> Cluster<'a> {
             self.agenda.add(arrival, back);
             first = next;
         }
-        self.servers[server as usize].idle += 1;
+        let at = &mut self.servers[server as usize];
+        at.idle += 1;
+        let held = at.gate.as_mut().is_some_and(|gate| gate.open(job));
         self.pump_server(server);
+        // Who decides goes on at once; who was held back has to wake up first.
+        if held {
+            self.handled(server);
+        }
     }
 
     // ── Steering ─────────────────────────────────────────────────────────────────────────────────────────────────

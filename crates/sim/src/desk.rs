@@ -92,6 +92,14 @@ impl Desk {
         Some(scheduler.settings().clone())
     }
 
+    /// Whether the policy in force waits until what it has chosen is served.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let scheduler = self.scheduler.as_deref().filter(|_| self.scheduled);
+        scheduler.map(Scheduler::settings).is_some_and(|settings| {
+            settings.policy == PolicyKind::Aioli && settings.aioli_synchronous
+        })
+    }
+
     /// Requests that are here or on their way from here.
     pub(crate) fn present(&self) -> u64 {
         self.present

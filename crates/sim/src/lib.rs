@@ -29,7 +29,8 @@
 //! ```
 //!
 //! Where things are: `scenario`, `read`, `check`, `sweep`, `forge` and `presets` are what is to be run; `cluster` is the run, with
-//! `agenda` (what happens next), `desk` (a scheduler and its processor), `network`, `layout` (striping) and `workload`;
+//! `agenda` (what happens next), `desk` (a scheduler and its processor), `intake` (what waits
+//! before it where a server takes in no more of a file that it serves), `network`, `layout` (striping) and `workload`;
 //! `cost` is what deciding costs; `foresight` and `steering` are the seams to prediction and tuning; `auto` and
 //! `adaptive` choose policies while a run goes, and `campaign` makes the cases that its trees are learned from.
 //!
@@ -49,6 +50,7 @@ mod desk;
 mod device;
 mod foresight;
 mod forge;
+mod intake;
 mod layout;
 mod network;
 mod presets;
@@ -70,8 +72,8 @@ pub use presets::{PRESETS, Preset, preset};
 pub use read::ScenarioError;
 pub use report::{AppReport, Decided, DeviceReport, LevelReport, Report, Verdict};
 pub use scenario::{
-    App, Clients, Files, ForesightPlan, IoNodes, Level, NetworkSettings, Parsed, Pattern,
-    PolicyChoice, Relays, Scenario, Scheduling, Servers,
+    App, Clients, Clock, Files, ForesightPlan, Intake, IoNodes, Level, NetworkSettings, Parsed,
+    Pattern, PolicyChoice, Relays, Scenario, Scheduling, Servers,
 };
 pub use steering::{Change, Place, Seen, Steering};
 pub use sweep::{Run, Sweep};

@@ -180,6 +180,8 @@ pub struct Servers {
     pub handlers: u32,
     /// How long one takes for a message.
     pub handling: Span,
+    /// Whether messages for a file come in while that file is served.
+    pub intake: Intake,
     /// Operations that the device has at a time.
     pub workers: u32,
     /// What every request that is at the server adds to the time of each: threads that contend, streams that the
@@ -199,12 +201,24 @@ impl Default for Servers {
             spread: true,
             handlers: 16,
             handling: Span(5_000),
+            intake: Intake::Open,
             workers: 1,
             crowding: Span(0),
             scheduler: Scheduling::default(),
             device: DeviceChoice::named("hdd"),
         }
     }
+}
+
+/// Whether messages for a file come in while that file is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Intake {
+    /// They do.
+    #[default]
+    Open,
+    /// They do not while aIOLi waits for a batch of the file, and those behind them wait with them: AGIOS as it was measured.
+    Closed,
 }
 
 /// Who decides the order at a node or server, and with which parameters (see [`Settings`]).
@@ -229,6 +243,8 @@ pub struct Scheduling {
     pub cpu: Cpu,
     /// TWINS: how long one data server is served.
     pub window: Option<Span>,
+    /// TWINS: by which clock windows are counted.
+    pub clock: Clock,
     /// SW: length of an arrival window.
     pub sw_window: Option<Span>,
     /// aIOLi and MLF: how long a queue is held back.
@@ -251,6 +267,17 @@ pub struct Scheduling {
     pub guard: bool,
     /// No request waits longer than this while something is free to serve it.
     pub starvation_bound: Option<Span>,
+}
+
+/// By which clock windows of TWINS are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// One that all nodes share.
+    #[default]
+    Shared,
+    /// Each node's own: its next window begins when it finds the last one over, as published.
+    Own,
 }
 
 /// A parameter that is written as a text.
@@ -356,6 +383,7 @@ impl Scheduling {
         settings.guard = self.guard;
         settings.starvation_bound = self.starvation_bound.map(|s| Nanos(s.0));
         set_span(&mut settings.twins_window, self.window);
+        settings.twins_shared_clock = self.clock == Clock::Shared;
         set_span(&mut settings.sw_window, self.sw_window);
         set_span(&mut settings.wait, self.wait);
         set(&mut settings.batch_requests_max, self.batch_requests);
@@ -496,6 +524,8 @@ pub struct ForesightPlan {
     pub repetitions: u32,
     /// How far, relative to its time, an arrival may be off and still be the predicted one.
     pub tolerance_percent: u32,
+    /// No batch waits longer than this for predicted requests. Left out: as long as pays.
+    pub wait_max: Option<Span>,
 }
 
 impl Default for ForesightPlan {
@@ -504,6 +534,7 @@ impl Default for ForesightPlan {
             at: Level::Servers,
             repetitions: 0,
             tolerance_percent: 10,
+            wait_max: None,
         }
     }
 }

@@ -41,8 +41,8 @@ fn a_wrong_window_loses_on_contiguous_writes_through_two_nodes() {
     let cases = cases("001-fig2b");
     let best_baseline = seconds(&cases, "FIFO").min(seconds(&cases, "HBRR"));
     let loss = |window: &str| seconds(&cases, &format!("TWINS {window} ms")) / best_baseline - 1.0;
-    // Published: about 35 % with 8 ms, which a smaller window avoids. With windows of a shared clock it is half as much again.
-    assert!((0.2..0.6).contains(&loss("8")), "{}", loss("8"));
+    // Published: about 35 % with 8 ms, which a smaller window avoids.
+    assert!((0.15..0.5).contains(&loss("8")), "{}", loss("8"));
     assert!(loss("0.25") < 0.1, "{}", loss("0.25"));
 }
 
@@ -69,11 +69,11 @@ fn foresight_waits_for_neighbours_that_come_a_moment_later() {
     );
 }
 
-/// Thesis 4.1.3 as it was: one metadata server before the data servers, whose memory takes all. Aggregations are then about as
-/// small as published without foresight, larger with it, and no run takes longer.
+/// Thesis 4.1.3 with servers that take in nothing of a file while they serve it: aggregations are then about as small as published,
+/// though the server is behind, and foresight makes them larger and runs shorter. By less than published; and where there is
+/// nothing to aggregate but the two halves of a request, its short waits cost a little.
 #[test]
-fn behind_one_metadata_server_aggregations_are_as_small_as_published_and_foresight_makes_them_larger()
- {
+fn where_nothing_comes_in_of_a_file_in_service_foresight_aggregates_more_and_runs_are_shorter() {
     let mut sweep = Sweep::read(preset("thesis-4.1").expect("preset").toml).expect("preset");
     sweep
         .vary("app.processes", vec![16.into()])
@@ -89,7 +89,7 @@ fn behind_one_metadata_server_aggregations_are_as_small_as_published_and_foresig
             .expect("a case");
         found.entry(values[1..].join(" ")).or_default()[at] = Some(run(&each.scenario));
     }
-    let mut larger = Vec::new();
+    let (mut larger, mut shorter) = (Vec::new(), Vec::new());
     for (name, reports) in &found {
         let [Some(none), Some(aioli), Some(with)] = reports else {
             panic!("{name} has all three");
@@ -97,10 +97,10 @@ fn behind_one_metadata_server_aggregations_are_as_small_as_published_and_foresig
         let spans = [none, aioli, with].map(|report| report.makespan.as_secs_f64());
         // Table 4.1: from 13 to 40 %.
         assert!(
-            (0.2..0.6).contains(&(1.0 - spans[1] / spans[0])),
+            (0.13..0.5).contains(&(1.0 - spans[1] / spans[0])),
             "{name}: {spans:?}"
         );
-        assert!(spans[2] < 1.03 * spans[1], "{name}: {spans:?}");
+        assert!(spans[2] < 1.05 * spans[1], "{name}: {spans:?}");
         let sizes = [aioli, with].map(|report| report.servers.aggregation());
         if name.contains("contiguous 16KiB") {
             assert!(
@@ -110,11 +110,17 @@ fn behind_one_metadata_server_aggregations_are_as_small_as_published_and_foresig
             continue;
         }
         // Published: 2.7 for small strided reads, where 8 could be.
-        assert!((2.0..4.0).contains(&sizes[0]), "{name}: {sizes:?}");
+        assert!((1.8..4.0).contains(&sizes[0]), "{name}: {sizes:?}");
         larger.push(sizes[1] / sizes[0] - 1.0);
+        shorter.push(1.0 - spans[2] / spans[1]);
     }
-    let mean = larger.iter().sum::<f64>() / larger.len() as f64;
-    assert!(mean > 0.05, "aggregations are larger by {mean}");
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    // Published: 25.1 %, and 20.7 (reads) to 29.5 % (writes).
+    assert!(
+        mean(&larger) > 0.251,
+        "aggregations are larger by {larger:?}"
+    );
+    assert!(mean(&shorter) > 0.1, "runs are shorter by {shorter:?}");
 }
 
 /// Table 3.8 by the summaries that end 3.2.3.2 to 3.2.3.5: where aIOLi is named on the two clusters with disks, it is the

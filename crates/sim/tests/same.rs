@@ -17,7 +17,7 @@ const RESULTS: &[(&str, u64)] = &[
     ("thesis-3.2-shared-x4", 0x0358545b5b1227f3),
     ("thesis-3.2-files", 0x3a0f35be7c39c560),
     ("thesis-3.2-files-x4", 0x2e4e1b56bab176a1),
-    ("thesis-4.1", 0xafa1628a16524eb0),
+    ("thesis-4.1", 0x87722e35fc6eda5b),
     ("thesis-4.1-disk", 0xe88ab15c4e465633),
     ("large", 0xa8061d695c7b8a6d),
 ];

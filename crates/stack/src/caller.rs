@@ -16,6 +16,9 @@ impl ThreadState {
     }
 }
 
+/// Which thread is the first one makes no difference.
+pub fn begin() {}
+
 /// All that is remembered about the contexts of one process; shared by its threads.
 pub struct Contexts {
     memory: NonNull<Memory>,

@@ -95,13 +95,13 @@ mod unwind;
 mod walk;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub use caller::{Contexts, ThreadState};
+pub use caller::{Contexts, ThreadState, begin};
 #[cfg(target_arch = "x86_64")]
 pub use contexts::{Contexts, caller};
 pub use entry::Entry;
 pub use modules::{Module, NAME_MAX};
 #[cfg(target_arch = "x86_64")]
-pub use reach::ThreadState;
+pub use reach::{ThreadState, begin};
 
 /// Frames that count; what lies further out is not looked at.
 pub const DEPTH_MAX: usize = 64;

@@ -91,7 +91,7 @@ impl ThreadState {
     /// The top of the stack, by the kind of thread. `high` is set first: a signal handler that comes between
     /// finds an empty range.
     fn learn_whose(&self) {
-        if sys::is_main_thread() {
+        if is_first_thread() && sys::is_main_thread() {
             let end = main_stack_end();
             let room = sys::main_stack_limit().min(MAIN_STACK_GAP);
             // The kernel maps this stack downwards without holes: below `sp` nothing is ever read.
@@ -158,6 +158,23 @@ impl Reach {
         // SAFETY: `sp..end` is readable: learned, or just asked for.
         Some(unsafe { (address as *const u64).read_volatile() })
     }
+}
+
+/// The control block of the thread that the program began with; 0 if nobody said.
+#[unsafe(link_section = ".data")]
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// Says that the thread that calls is the one that the program began with. Without it, the child of a fork is taken for that,
+/// although it goes on with the stack of whichever thread made it.
+pub fn begin() {
+    FIRST.store(thread_pointer(), Relaxed);
+}
+
+/// Whether the thread that runs may be the one that the program began with. A child of fork has the control block of the thread that
+/// made it.
+fn is_first_thread() -> bool {
+    let first = FIRST.load(Relaxed);
+    first == 0 || first == thread_pointer()
 }
 
 /// Where the x86-64 ABI says that a thread's control block is: the word at `fs:0` is its own address.

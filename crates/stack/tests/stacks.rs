@@ -324,3 +324,44 @@ fn a_deep_stack_is_learned_step_by_step_and_then_fast() {
         );
     });
 }
+
+/// Before anything else, in the thread that the program begins with.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    presagio_stack::begin();
+}
+
+/// The child of a fork has but one thread, and goes on with the stack of the one that made it.
+#[test]
+fn a_child_that_a_thread_forked_knows_its_stack() {
+    const LOOP: &str = r#"
+        long (*op)(long);
+        volatile long sink;
+        __attribute__((noinline,noclone)) long leaf(long n) { long r = op(n); sink += r; return r; }
+        long run(long rounds, long unused) { long r = 0; for (long i = 0; i < rounds; i++) r = leaf(i); return r; }
+    "#;
+    let library = Library::of("forked", LOOP, &["-O2"]);
+    library.set("op", name as *const () as usize);
+    let walks = || contexts().counts().walks;
+    // What takes locks, which nobody gives back in a child, is done before.
+    walks();
+    let run = library.symbol("run") as usize;
+    with_stack(1 << 20, move || {
+        // SAFETY: the function of the library; the child calls nothing else, and leaves by _exit.
+        unsafe {
+            let run: extern "C" fn(usize, usize) -> usize = std::mem::transmute(run);
+            let child = libc::fork();
+            if child == 0 {
+                let before = walks();
+                run(20_000, 0);
+                libc::_exit(i32::from(walks() - before > 100));
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert_eq!(status, 0, "warm calls are walked");
+        }
+    });
+}

@@ -277,10 +277,7 @@ impl Bandit {
             return false;
         }
         let best = self.best();
-        let value = match self.steps {
-            0..5 => value.clamp(REWARDS.0, REWARDS.1),
-            _ => value.clamp(REWARDS.0, BEST_GROWTH_MAX * best),
-        };
+        let value = value.clamp(REWARDS.0, self.reward_max());
         let noise = self.noise();
         self.steps = self.steps.saturating_add(1);
         let state = &mut self.arms[arm];
@@ -303,6 +300,15 @@ impl Bandit {
             self.doubt_others(arm);
         }
         true
+    }
+
+    /// What a try can count for: there is a best to speak of after a few steps, if any arm was tried that is still offered.
+    fn reward_max(&self) -> f64 {
+        let best = self.best();
+        match self.steps >= 5 && best >= REWARDS.0 {
+            true => BEST_GROWTH_MAX * best,
+            false => REWARDS.1,
+        }
     }
 
     /// The arm is not what it was: the others need not be either.
@@ -329,6 +335,10 @@ impl Bandit {
         epsilon: f64,
         random: &mut Random,
     ) -> (usize, Reason) {
+        // What was never seen is no place to explore.
+        if self.steps == 0 {
+            return (order.first().copied().unwrap_or(0), Reason::Untried);
+        }
         if chance(random) < epsilon {
             let open: Vec<usize> = (0..self.arms.len())
                 .filter(|at| !self.is_barred(*at))
@@ -336,10 +346,7 @@ impl Bandit {
             let at = random.below(open.len() as u64) as usize;
             return (open.get(at).copied().unwrap_or(best), Reason::Explored);
         }
-        match self.steps {
-            0 => (order.first().copied().unwrap_or(0), Reason::Untried),
-            _ => (best, Reason::Best),
-        }
+        (best, Reason::Best)
     }
 
     fn untried(&self, order: &[usize]) -> Option<usize> {
@@ -725,6 +732,27 @@ mod tests {
         };
         let mean = (0..20).map(share).sum::<f64>() / 20.0;
         assert!(mean > 0.9, "{mean}");
+    }
+
+    #[test]
+    fn what_was_never_seen_gets_the_first_in_order_whatever_the_strategy() {
+        let explores_always = Strategy::Greedy { epsilon: 1.0 };
+        for strategy in ALL.into_iter().chain([explores_always]) {
+            for seed in 0..100 {
+                let picked = Bandit::new(7).pick(&strategy, &[3, 1], &mut Random::new(seed));
+                assert_eq!(picked, (3, Reason::Untried), "{strategy} {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bandit_none_of_whose_arms_was_tried_learns_all_the_same() {
+        for strategy in ALL {
+            let mut bandit = Bandit::new(2);
+            bandit.steps = 5;
+            assert!(bandit.learn(&strategy, 1, 1e6), "{strategy}");
+            assert_eq!(bandit.best(), 1e6, "{strategy}");
+        }
     }
 
     #[test]

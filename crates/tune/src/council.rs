@@ -270,7 +270,7 @@ pub struct Council {
     round: u64,
     /// What nodes said in this round, by arm and by context; through how many nodes it was is known when the round is over.
     evidence: BTreeMap<(Context, Arm), Vec<(NodeId, f64)>>,
-    /// How many nodes had something to do in the last round.
+    /// How many nodes had something to do lately.
     active: u32,
     /// What each context chose in this round.
     choices: BTreeMap<Context, Choice>,
@@ -432,7 +432,8 @@ impl Council {
             return;
         }
         let ended = std::mem::replace(&mut self.round, round);
-        let is_active = |node: &&Node| node.heard == ended && node.is_active;
+        // One that announces near the edge of rounds is heard twice in one and not in the next: it is there all the same.
+        let is_active = |node: &&Node| node.heard + 1 >= ended && node.is_active;
         self.active = self.nodes.values().filter(is_active).count() as u32;
         self.learn();
         let is_known = |node: &Node| node.heard + FORGOTTEN_ROUNDS >= round;
@@ -922,6 +923,32 @@ mod tests {
                 .iter()
                 .all(|(_, arm, ..)| *arm == Arms::windows().list()[0])
         );
+    }
+
+    #[test]
+    fn a_node_that_announces_near_the_edge_of_rounds_changes_nobodys_context() {
+        let mut council = council(Consensus::Majority);
+        let announce = |council: &mut Council, node: u64, at_ms: u64| {
+            let said = said(node, Arms::windows().safe());
+            let decision = council.announce(&said, Nanos::from_millis(at_ms));
+            decision.expect("true").context
+        };
+        let mut contexts = Vec::new();
+        for round in 1..40_u64 {
+            // By nearest powers of two, five are as four and six as eight.
+            for node in 0..5 {
+                let context = announce(&mut council, node, round * 1000 + 100 + node);
+                contexts.extend(context.filter(|_| round > 4));
+            }
+            // Every other period of the sixth ends a moment before the round does, the next one a moment after the next has begun.
+            let edges: &[u64] = if round % 2 == 0 { &[1, 999] } else { &[] };
+            for edge in edges {
+                announce(&mut council, 5, round * 1000 + edge);
+            }
+        }
+        contexts.sort();
+        contexts.dedup();
+        assert_eq!(contexts.len(), 1, "{contexts:?}");
     }
 
     #[test]

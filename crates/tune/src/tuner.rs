@@ -27,6 +27,7 @@ use presagio_sched::PolicyKind;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Bound;
 
 /// How a tuner learns.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,6 +186,13 @@ struct Known {
     first: Why,
 }
 
+impl Known {
+    /// Whether it is known what comes first. One that was kept with none of the arms that are offered now is as one never seen.
+    fn has_begun(&self) -> bool {
+        self.bandit.steps() > 0 || !self.order.is_empty()
+    }
+}
+
 /// See the module's header.
 #[derive(Clone, Debug)]
 pub struct Tuner {
@@ -242,6 +250,17 @@ impl Tuner {
     pub fn contexts(&self) -> impl Iterator<Item = (&Context, &Bandit)> {
         self.contexts
             .iter()
+            .map(|(context, known)| (context, &known.bandit))
+    }
+
+    /// The same from the one after this on.
+    pub fn contexts_after(
+        &self,
+        last: Option<&Context>,
+    ) -> impl Iterator<Item = (&Context, &Bandit)> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.contexts
+            .range::<Context, _>((from, Bound::Unbounded))
             .map(|(context, known)| (context, &known.bandit))
     }
 
@@ -392,7 +411,10 @@ impl Tuner {
         self.calls += 1;
         if let Some(known) = self.contexts.get_mut(context) {
             known.last_used = self.calls;
-            return;
+            if known.has_begun() {
+                return;
+            }
+            self.contexts.remove(context);
         }
         let (order, first, expected) = self.beginning(context);
         self.make_room();
@@ -533,6 +555,10 @@ fn decode(value: &[u8], arms: &Arms) -> Result<Bandit, Corrupt> {
         if let Some(place) = arms.place(arm) {
             bandit.arms[place] = state;
         }
+    }
+    // Steps with arms that are not offered any more are none.
+    if bandit.arms.iter().all(|state| state.tries == 0) {
+        bandit.steps = 0;
     }
     match left.0.is_empty() {
         true => Ok(bandit),
@@ -734,6 +760,35 @@ mod tests {
         );
     }
 
+    /// Offered are other arms than those that were learned about: what is kept is no knowledge, and no harm.
+    #[test]
+    fn with_other_arms_a_context_begins_as_one_never_seen() {
+        let mut windows = tuner();
+        let context = situation(128, 32 << 10);
+        play(&mut windows, &context, 2, 50);
+        let (key, value) = windows.changed().remove(0);
+        let arms = Arms::new(
+            [PolicyKind::Sjf, PolicyKind::Noop].map(Arm::of).to_vec(),
+            Arm::of(PolicyKind::Noop),
+        );
+        let arms = arms.expect("two arms");
+        let mut policies = Tuner::new(TunerSettings {
+            arms,
+            ..TunerSettings::default()
+        });
+        let value = value.expect("not forgotten");
+        policies.restore(&key, &value).expect("good");
+        let choice = policies.choose(Some(&context), Arm::of(PolicyKind::Sjf));
+        assert_eq!(
+            (choice.arm.policy, choice.why),
+            (PolicyKind::Noop, Why::Safe)
+        );
+        for _ in 0..10 {
+            assert!(policies.learn(&context, Arm::of(PolicyKind::Sjf), 1e6));
+        }
+        assert_eq!(policies.bandit(&context).map(Bandit::steps), Some(10));
+    }
+
     #[test]
     fn the_rarest_context_is_forgotten_and_said_to_be() {
         let mut tuner = Tuner::new(TunerSettings {
@@ -809,8 +864,11 @@ mod tests {
             if cut { value.truncate(at) } else { value[at] = byte }
             let mut second = tuner();
             if second.restore(&key, &value).is_ok() {
-                let choice = second.choose(Some(&Context::Pattern(1)), Arms::windows().safe());
-                prop_assert!(Arms::windows().place(choice.arm).is_some());
+                for (step, arm) in Arms::windows().list().iter().cycle().take(20).enumerate() {
+                    let choice = second.choose(Some(&Context::Pattern(1)), Arms::windows().safe());
+                    prop_assert!(Arms::windows().place(choice.arm).is_some());
+                    prop_assert!(second.learn(&Context::Pattern(1), *arm, 1e6 * (step + 1) as f64));
+                }
             }
         }
     }

@@ -48,7 +48,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The block size where none is given (PEERS: MERCURY).
+/// The block size where none is given, as in MERCURY.
 pub const BLOCK_SIZE_DEFAULT: u64 = 4 << 20;
 /// The cache size in blocks where none is given.
 pub const CACHE_SIZE_DEFAULT: u32 = 16;

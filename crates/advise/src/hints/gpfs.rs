@@ -2,7 +2,8 @@
 //!
 //! GPFS caches files in its page pool, outside of the page cache. It is asked to load and release *pieces*: parts of
 //! the file system's blocks, up to eight in one call. It may take only the first few of them, and stops taking any
-//! when too many are not released again, so we remember what it took. And it follows the hints of one process
+//! when too many are not released again, so we remember what it took, and release the oldest when there is no room; what
+//! it does not take even then is read by force. And it follows the hints of one process
 //! for one file at a time (§IV-C): the first file to come has the place until it is closed, or until others have asked
 //! many times since it last did; for those others bytes are read by force, which fills the page pool too. (Or each
 //! process gives its own hints: MERCURY's SAIO.)
@@ -170,8 +171,10 @@ struct Holder {
     /// Of our own, so that its pieces can be released whatever became of others.
     file: File,
     block_size: u64,
-    /// What was taken and not released.
+    /// What was taken and not released, the oldest first.
     taken: Vec<Piece>,
+    /// How many pieces that may be, as far as is known.
+    taken_max: usize,
     /// How often others asked since this one did.
     waited: u32,
 }
@@ -226,6 +229,7 @@ impl Gpfs {
             // A piece has 31 bits for its length.
             block_size: metadata.blksize().clamp(1, 1 << 30),
             taken: Vec::new(),
+            taken_max: TAKEN_MAX,
             waited: 0,
         });
         true
@@ -239,45 +243,61 @@ impl Gpfs {
         }
     }
 
-    fn load_pieces(&self, holder: &mut Holder, range: Range) -> Loaded {
+    /// Has GPFS load what it takes of a range. The rest comes back, to be read by force.
+    fn load_pieces(&self, holder: &mut Holder, range: Range) -> (Loaded, Vec<Range>) {
         let all = pieces(range, holder.block_size);
         let wanted: Vec<Piece> = all.filter(|piece| !holder.taken.contains(piece)).collect();
         let already = range.len() - bytes(&wanted);
-        let mut loaded = Loaded {
-            asked: range.len(),
-            there: already,
-            already,
-        };
-        for batch in wanted.chunks(PIECES_MAX) {
-            let room = TAKEN_MAX.saturating_sub(holder.taken.len());
-            let batch_max = &batch[..room.min(batch.len())];
-            let taken = &batch[..self.load_batch(&holder.file, batch_max)];
-            holder.taken.extend(taken);
-            loaded.there += bytes(taken);
-            if taken.len() < batch.len() {
-                self.counts.refused.fetch_add(1, Relaxed);
+        let mut left = &wanted[..];
+        // What this range has taken itself is not released for the rest of it.
+        let mut older = holder.taken.len();
+        while !left.is_empty() {
+            let batch = &left[..left.len().min(PIECES_MAX)];
+            self.make_room(holder, batch.len(), &mut older);
+            let Some(taken) = self.load_batch(&holder.file, batch) else {
+                break;
+            };
+            holder.taken.extend(&batch[..taken]);
+            left = &left[taken..];
+            if taken < batch.len() {
+                holder.taken_max = holder.taken.len().max(1);
+            }
+            if taken == 0 && older == 0 {
                 break;
             }
         }
-        loaded
+        self.counts
+            .refused
+            .fetch_add(u64::from(!left.is_empty()), Relaxed);
+        let loaded = Loaded {
+            asked: range.len(),
+            there: range.len() - bytes(left),
+            already,
+        };
+        let size = holder.block_size;
+        (loaded, left.iter().map(|piece| piece.range(size)).collect())
     }
 
-    /// Returns how many of at most eight pieces GPFS took.
-    fn load_batch(&self, file: &File, batch: &[Piece]) -> usize {
-        if batch.is_empty() {
-            return 0;
-        }
+    /// Releases the oldest pieces where there is no room for so many more. They are the first that will have been read.
+    fn make_room(&self, holder: &mut Holder, count: usize, older: &mut usize) {
+        let over = (holder.taken.len() + count).saturating_sub(holder.taken_max);
+        let oldest: Vec<Piece> = holder.taken.drain(..over.min(*older)).collect();
+        *older -= oldest.len();
+        self.release(holder, &oldest);
+    }
+
+    /// Returns how many of at most eight pieces GPFS took, if it answers.
+    fn load_batch(&self, file: &File, batch: &[Piece]) -> Option<usize> {
         let mut ranges = AccessRanges {
             load_count: batch.len() as i32,
             ..AccessRanges::default()
         };
         ranges.load[..batch.len()].copy_from_slice(batch);
         let mut argument = Argument::new(MULTIPLE_ACCESS_RANGE, ranges);
-        if !self.call(file, &mut argument) {
-            return 0;
-        }
-        let taken = usize::try_from(argument.body.load_count).unwrap_or(0);
-        taken.min(batch.len())
+        self.call(file, &mut argument).then(|| {
+            let taken = usize::try_from(argument.body.load_count).unwrap_or(0);
+            taken.min(batch.len())
+        })
     }
 
     fn release(&self, holder: &Holder, pieces: &[Piece]) {
@@ -318,8 +338,15 @@ impl HintBackend for Gpfs {
             drop(place); // a real read takes its time
             return self.counts.add(file.force(range, &self.counts));
         }
-        let loaded = place.as_mut().map(|holder| self.load_pieces(holder, range));
-        self.counts.add(loaded.unwrap_or_default())
+        let taken = place.as_mut().map(|holder| self.load_pieces(holder, range));
+        drop(place);
+        let (mut loaded, refused) = taken.unwrap_or_default();
+        for range in refused {
+            let forced = file.force(range, &self.counts);
+            loaded.there += forced.there;
+            loaded.already += forced.already;
+        }
+        self.counts.add(loaded)
     }
 
     fn dont_need(&self, file: &Target, range: Range) {
@@ -400,13 +427,13 @@ mod tests {
         struct piece { long long block; int start, length, write; char pad[4]; };
         struct many { int length, type, load, release; struct piece l[8], r[8]; };
         struct part { int length, type; long long start, len; };
-        static char log_[65536];
+        static char log_[1 << 20];
         static int held, limit = 1000;
         void mock_limit(int n) { limit = n; }
         const char *mock_log(void) { return log_; }
         static void say(const char *text, long long a, long long b) {
-            size_t used = strlen(log_);
-            snprintf(log_ + used, sizeof log_ - used, "%s %lld+%lld\n", text, a, b);
+            static size_t used;
+            used += snprintf(log_ + used, sizeof log_ - used, "%s %lld+%lld\n", text, a, b);
         }
         int gpfs_fcntl(int fd, void *argument) {
             struct header *h = argument;
@@ -473,6 +500,13 @@ mod tests {
 
         fn load(&self, target: &Target, range: Range) -> u64 {
             self.gpfs.will_need(target, range).there
+        }
+
+        /// Pieces that were loaded, and released.
+        fn counted(&self) -> (usize, usize) {
+            let log = self.log();
+            let count = |what: &str| log.iter().filter(|l| l.starts_with(what)).count();
+            (count("load"), count("release"))
         }
 
         fn log(&self) -> Vec<String> {
@@ -553,17 +587,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_is_said_and_not_released() {
+    fn what_is_not_taken_is_said_and_read_by_force() {
         let (mock, target) = (Mock::new(10), cold_file(100 * BLOCK as usize));
-        assert_eq!(mock.load(&target, Range::at(0, 40 * BLOCK)), 10 * BLOCK);
-        assert_eq!(mock.load(&target, Range::at(50 * BLOCK, BLOCK)), 0);
-        mock.gpfs.dont_need(&target, Range::at(0, 5 * BLOCK));
-        assert_eq!(mock.load(&target, Range::at(50 * BLOCK, BLOCK)), BLOCK);
+        assert_eq!(mock.load(&target, Range::at(0, 40 * BLOCK)), 40 * BLOCK);
+        let done = mock.gpfs.counts().done();
+        assert_eq!((done.refused, done.bytes_released), (1, 0));
+        assert!(done.bytes_forced <= 30 * BLOCK);
         mock.gpfs.closed(&target);
+        let (loads, releases) = mock.counted();
+        assert_eq!((loads, releases), (10, 10), "what was read is not released");
+    }
+
+    #[test]
+    fn the_oldest_pieces_make_room_however_many_are_loaded() {
+        let (mock, target) = (Mock::new(100), cold_file(2000 * BLOCK as usize));
+        for block in 0..2000 {
+            let loaded = mock.load(&target, Range::at(block * BLOCK, BLOCK));
+            assert_eq!(loaded, BLOCK, "block {block}");
+        }
+        let done = mock.gpfs.counts().done();
+        assert_eq!((done.refused, done.bytes_forced), (0, 0));
+        assert_eq!(mock.counted(), (2000, 1900));
         let log = mock.log();
-        let count = |what: &str| log.iter().filter(|l| l.starts_with(what)).count();
-        assert_eq!((count("load"), count("release")), (11, 11));
-        assert_eq!(mock.gpfs.counts().done().refused, 2);
+        let released = log.iter().filter(|line| line.starts_with("release"));
+        let in_order = (0..1900).map(|block| format!("release {}+{BLOCK}", block * BLOCK));
+        assert!(released.cloned().eq(in_order), "the oldest first");
+    }
+
+    #[test]
+    fn a_library_that_takes_all_is_not_given_more_than_it_is_known_to_bear() {
+        let blocks = TAKEN_MAX as u64 + 100;
+        let (mock, target) = (Mock::new(1_000_000), cold_file((blocks * BLOCK) as usize));
+        for block in 0..blocks {
+            assert_eq!(mock.load(&target, Range::at(block * BLOCK, BLOCK)), BLOCK);
+        }
+        assert_eq!(mock.counted(), (blocks as usize, 100));
     }
 
     #[test]

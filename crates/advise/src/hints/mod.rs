@@ -223,13 +223,13 @@ impl Hints {
 
     fn device(&self, file: &File) -> io::Result<Arc<Device>> {
         let id = key_of(file)?.device;
-        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = devices.get(&id) {
-            return Ok(known.clone());
+        let devices = || self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = devices().get(&id).cloned() {
+            return Ok(known);
         }
+        // Before the lock: storage that does not answer must not keep files of others from being opened.
         let device = Arc::new(Device::of(file)?);
-        devices.insert(id, device.clone());
-        Ok(device)
+        Ok(devices().entry(id).or_insert(device).clone())
     }
 
     fn backend(&self, storage: Storage) -> Arc<dyn HintBackend> {

@@ -108,6 +108,7 @@ impl Manager {
             models_saved: self.models.saved,
             advised: self.advise,
             loads: self.loads.iter().map(|(r, l)| (*r, *l)).collect(),
+            waits: self.mind.waits(),
             useful: gain.useful,
             wasted: gain.wasted(),
             backends: self.workers.as_ref().map_or(Vec::new(), Workers::summary),

@@ -4,9 +4,8 @@
 use super::Manager;
 use super::files::Files;
 use super::foretell::{self, Coming, Soon};
-use super::workers::{Done, Whereabouts, Work, Workers};
+use super::workers::{Done, OpenedAhead, Whereabouts, Work, Workers};
 use crate::config::Mode as FileMode;
-use crate::hints::Device;
 use crate::plan::{Expected, FileNumber, Hint, LoadDone, OpenNumber, Opened};
 use presagio_arena::{Advice, Note};
 use presagio_core::{Action, Nanos, Op, Range};
@@ -27,34 +26,42 @@ const LIKELY: f64 = 0.5;
 impl Manager {
     pub(super) fn hear_workers(&mut self) {
         let results = self.workers.as_ref().map(Workers::results);
-        for done in results.unwrap_or_default() {
-            match done {
-                Done::Loaded(done) => self.loaded(&done),
-                Done::Opened {
-                    path,
-                    key,
-                    size,
-                    device,
-                    file,
-                } => {
-                    let number = self.files.ahead(key, &path, size);
-                    let time = self.now();
-                    if let Some(workers) = &self.workers {
-                        workers.keep(number, file, time);
-                    }
-                    self.devices.insert(key.device, device.clone());
-                    self.mind.opened(&Opened {
-                        file: number,
-                        by: None,
-                        path: &path,
-                        size,
-                        writes: false,
-                        device: &device,
-                        time,
-                    });
-                }
-            }
+        results
+            .unwrap_or_default()
+            .into_iter()
+            .for_each(|done| self.hear(done));
+    }
+
+    pub(super) fn hear(&mut self, done: Done) {
+        match done {
+            Done::Loaded(done) => self.loaded(&done),
+            Done::Looked { device, found } => self.looked(device, found),
+            Done::Opened(ahead) => self.opened_ahead(ahead),
         }
+    }
+
+    fn opened_ahead(&mut self, ahead: OpenedAhead) {
+        let OpenedAhead {
+            path,
+            key,
+            size,
+            file,
+        } = ahead;
+        let number = self.files.ahead(key, &path, size);
+        let (time, device) = (self.now(), file.target().device.clone());
+        if let Some(workers) = &mut self.workers {
+            workers.keep(number, file, time);
+        }
+        self.looked(key.device, Some(device.clone()));
+        self.mind.opened(&Opened {
+            file: number,
+            by: None,
+            path: &path,
+            size,
+            writes: false,
+            device: &device,
+            time,
+        });
     }
 
     fn loaded(&mut self, done: &LoadDone) {
@@ -118,20 +125,20 @@ impl Manager {
                 let loads = self.loads.entry(reason).or_default();
                 loads.hints += 1;
                 loads.asked += range.len();
-                let Some(at) = self.whereabouts(file) else {
+                let Some(at) = whereabouts(&self.files, file) else {
                     return;
                 };
                 Work::Load(file, range, reason, at)
             }
             Hint::Release { file, range, .. } => {
-                let Some(at) = self.whereabouts(file) else {
+                let Some(at) = whereabouts(&self.files, file) else {
                     return;
                 };
                 Work::Release(file, range, at)
             }
         };
-        let refused = self.workers.as_mut().and_then(|w| w.submit(work));
-        if let Some(done) = refused {
+        let refused = self.workers.as_mut().and_then(|w| w.submit(work).err());
+        if let Some(Some(done)) = refused {
             self.loaded(&done);
         }
     }
@@ -154,27 +161,17 @@ impl Manager {
         };
         self.arena.leave_note(open.index, open.generation, note);
     }
+}
 
-    /// The device of a file. One file of each is opened for a look at it.
-    pub(super) fn device(&mut self, number: FileNumber) -> Option<Arc<Device>> {
-        let at = self.whereabouts(number)?;
-        if let Some(device) = self.devices.get(&at.key.device) {
-            return Some(device.clone());
-        }
-        let device = self.workers.as_ref()?.device(&at)?;
-        self.devices.insert(at.key.device, device.clone());
-        Some(device)
-    }
-
-    fn whereabouts(&self, number: FileNumber) -> Option<Whereabouts> {
-        let file = self.files.get(number)?;
-        let open = file.opens.first();
-        Some(Whereabouts {
-            key: file.key,
-            descriptor: open.map(|open| (open.pid, open.descriptor)),
-            path: file.path().to_owned(),
-        })
-    }
+/// Where a file can be found.
+pub(super) fn whereabouts(files: &Files, number: FileNumber) -> Option<Whereabouts> {
+    let file = files.get(number)?;
+    let open = file.opens.first();
+    Some(Whereabouts {
+        key: file.key,
+        descriptor: open.map(|open| (open.pid, open.descriptor)),
+        path: file.path().to_owned(),
+    })
 }
 
 /// What a model expects: reads of local files, except what is due too soon, since no hint would be in time; and what will be

@@ -2,6 +2,7 @@
 //! that the configuration does not name are left to another mind.
 
 use super::mind::Mind;
+use super::summary::Waited;
 use crate::blocks::{Caches, FileKey, ModeFollower};
 use crate::config::{Advice, Config};
 use crate::plan::{
@@ -183,6 +184,10 @@ impl Mind for Configured {
             .collect();
         lines.extend(self.rest.explain());
         lines
+    }
+
+    fn waits(&self) -> Vec<Waited> {
+        self.rest.waits()
     }
 
     fn remember(&mut self) -> Option<Vec<u8>> {

@@ -59,6 +59,8 @@ pub struct Desk {
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
+    /// Whether the manager knows that it is over.
+    heard: AtomicBool,
     /// Those who wait for the summary.
     last: Mutex<Vec<UnixStream>>,
 }
@@ -114,6 +116,11 @@ impl Desk {
         }
     }
 
+    /// Whether the manager has taken notice that the run is over. One that does not is stuck.
+    pub fn is_heard(&self) -> bool {
+        self.shared.heard.load(SeqCst)
+    }
+
     /// Hands the summary to who left last; `false` if nobody is there to take it.
     pub fn dismiss(&self, text: &str) -> bool {
         let mut last = lock(&self.shared.last);
@@ -130,7 +137,9 @@ impl Desk {
 impl Host for Desk {
     /// Whether the last guest has left.
     fn is_over(&self) -> bool {
-        self.shared.over.load(SeqCst)
+        let is_over = self.shared.over.load(SeqCst);
+        self.shared.heard.fetch_or(is_over, SeqCst);
+        is_over
     }
 
     /// Whoever ends the run need not wait for the end of this.
@@ -469,6 +478,15 @@ mod tests {
         assert!(service(listener).let_in(), "nobody is there");
         let no_door = std::os::fd::OwnedFd::from(pair().0);
         assert!(!service(no_door.into()).let_in());
+    }
+
+    #[test]
+    fn who_ends_a_run_can_tell_whether_the_manager_noticed() {
+        let desk = desk(Vec::new());
+        assert!(!desk.is_over() && !desk.is_heard());
+        desk.end();
+        assert!(!desk.is_heard(), "it is busy");
+        assert!(desk.is_over() && desk.is_heard());
     }
 
     #[test]

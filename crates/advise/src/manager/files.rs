@@ -7,7 +7,7 @@ use crate::blocks::FileKey;
 use crate::plan::{FileNumber, Holder, OpenNumber};
 use presagio_arena::{FileEntry, Operation};
 use presagio_core::{Event, IdHashMap};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -73,6 +73,8 @@ pub(super) struct Files {
     by_key: IdHashMap<(u64, u64), FileNumber>,
     /// By entry and generation in the arena. Most operations are on the file of the one before.
     by_entry: IdHashMap<(u32, u32), FileNumber>,
+    /// The entries that a process has open: processes come and go by the thousand, and most files are not theirs.
+    by_process: IdHashMap<u32, BTreeSet<(u32, u32)>>,
     next: u32,
     next_open: u64,
     /// What lies below these, I/O nodes serve.
@@ -110,6 +112,7 @@ impl Files {
         let Some(file) = self.files.get_mut(&number) else {
             return number;
         };
+        self.by_process.entry(process).or_default().insert(place);
         file.size = file.size.max(entry.size);
         file.opens.push(Open {
             index: place.0,
@@ -142,17 +145,20 @@ impl Files {
         self.identify(&entry)
     }
 
+    fn identify(&mut self, entry: &FileEntry) -> FileNumber {
+        self.known_or_new((entry.device, entry.inode), &entry.path, entry.size)
+    }
+
     /// The number of a file. One that has another name by now, and that nobody has open, is another file with the
     /// inode of a deleted one.
-    fn identify(&mut self, entry: &FileEntry) -> FileNumber {
-        let key = (entry.device, entry.inode);
+    fn known_or_new(&mut self, key: (u64, u64), path: &[u8], size: u64) -> FileNumber {
         if let Some(number) = self.by_key.get(&key)
             && let Some(known) = self.files.get(number)
-            && (!known.opens.is_empty() || *known.path == *entry.path)
+            && (!known.opens.is_empty() || *known.path == *path)
         {
             return *number;
         }
-        self.add(key, entry.path.as_slice().into(), entry.size)
+        self.add(key, path.into(), size)
     }
 
     fn add(&mut self, key: (u64, u64), path: Arc<[u8]>, size: u64) -> FileNumber {
@@ -180,11 +186,7 @@ impl Files {
 
     /// A file that was opened ahead of the program.
     pub fn ahead(&mut self, key: FileKey, path: &Path, size: u64) -> FileNumber {
-        let key = (key.device, key.inode);
-        match self.by_key.get(&key) {
-            Some(number) => *number,
-            None => self.add(key, path.as_os_str().as_bytes().into(), size),
-        }
+        self.known_or_new((key.device, key.inode), path.as_os_str().as_bytes(), size)
     }
 
     pub fn get(&self, number: FileNumber) -> Option<&File> {
@@ -222,16 +224,29 @@ impl Files {
             .opens
             .iter()
             .position(|o| (o.index, o.generation) == (index, generation))?;
-        Some((number, file.opens.swap_remove(at)))
+        let open = file.opens.swap_remove(at);
+        if let Some(entries) = self.by_process.get_mut(&open.process) {
+            entries.remove(&(index, generation));
+            if entries.is_empty() {
+                self.by_process.remove(&open.process);
+            }
+        }
+        Some((number, open))
+    }
+
+    /// The mind was not told of an open file after all.
+    pub fn untell(&mut self, number: FileNumber, open: &Open) {
+        let opens = self.files.get_mut(&number).map(|file| &mut file.opens);
+        let mut opens = opens.into_iter().flatten();
+        if let Some(open) = opens.find(|o| o.number == open.number) {
+            open.told = false;
+        }
     }
 
     /// What a process that is gone had open.
     pub fn opened_by(&self, process: u32) -> Vec<(u32, u32)> {
-        let opens = self.files.values().flat_map(|f| &f.opens);
-        opens
-            .filter(|o| o.process == process)
-            .map(|o| (o.index, o.generation))
-            .collect()
+        let entries = self.by_process.get(&process);
+        entries.into_iter().flatten().copied().collect()
     }
 
     /// All that are known still, by number.
@@ -323,6 +338,9 @@ mod tests {
         assert_eq!(files.find(&operation(0), 0, || unreachable!()), a);
         assert_eq!(files.close(0, 0).unwrap().0, a);
         assert_eq!(files.opened_by(1), [(1, 0)]);
+        assert!(files.opened_by(0).is_empty(), "it was closed");
+        files.close(1, 0);
+        assert!(files.by_process.is_empty(), "processes come and go");
     }
 
     #[test]
@@ -334,6 +352,23 @@ mod tests {
         assert_eq!(a, again, "the same file, opened again");
         files.close(1, 0);
         assert_ne!(a, files.find(&operation(2), 0, || Some(entry(5, "/b"))));
+    }
+
+    #[test]
+    fn an_inode_that_was_used_again_is_another_file_when_it_is_opened_ahead_too() {
+        let mut files = Files::default();
+        let a = files.find(&operation(0), 0, || Some(entry(5, "/a")));
+        let key = files.get(a).unwrap().key;
+        assert_eq!(
+            a,
+            files.ahead(key, Path::new("/link"), 100),
+            "a program has it open"
+        );
+        files.close(0, 0);
+        assert_eq!(a, files.ahead(key, Path::new("/a"), 100));
+        let b = files.ahead(key, Path::new("/b"), 100);
+        assert_ne!(a, b);
+        assert_eq!(&*files.get(b).unwrap().path, b"/b");
     }
 
     #[test]

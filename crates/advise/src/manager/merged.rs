@@ -3,7 +3,7 @@
 
 use super::Judged;
 use super::account::busiest_first;
-use super::summary::{Foretold, Loads, Named, Summary, Totals, reason_name};
+use super::summary::{Foretold, Loads, Named, Summary, Totals, Waited, reason_name};
 use crate::plan::Reason;
 use presagio_core::{Action, Nanos};
 use serde_json::Value;
@@ -41,6 +41,7 @@ impl Summary {
             models_saved: number(&prediction["models_saved"]),
             advised: prefetch["advised"].as_bool().unwrap_or_default(),
             loads: by_reason.collect(),
+            waits: waits(&prefetch["waits"]),
             useful: number(&prefetch["bytes_useful"]),
             wasted: number(&prefetch["bytes_wasted"]),
             backends: texts(&prefetch["backends"]),
@@ -71,6 +72,7 @@ impl Summary {
         self.models_saved += other.models_saved;
         self.advised |= other.advised;
         self.loads = added(&self.loads, &other.loads);
+        self.waits.extend(other.waits);
         self.useful += other.useful;
         self.wasted += other.wasted;
         self.backends.extend(other.backends);
@@ -125,6 +127,17 @@ fn named(json: &Value) -> Vec<Named> {
         name: value["name"].as_str().unwrap_or_default().to_owned(),
         processes: number(&value["processes"]),
         totals: totals(&value["totals"]),
+    };
+    list.map(one).collect()
+}
+
+fn waits(json: &Value) -> Vec<Waited> {
+    let list = json.as_array().into_iter().flatten();
+    let one = |value: &Value| Waited {
+        name: value["name"].as_str().unwrap_or_default().to_owned(),
+        method: value["method"].as_str().unwrap_or_default().to_owned(),
+        with_ns: number(&value["with_ns"]),
+        without_ns: number(&value["without_ns"]),
     };
     list.map(one).collect()
 }
@@ -232,6 +245,12 @@ mod tests {
                     loaded: 4,
                 },
             )],
+            waits: vec![Waited {
+                name: name.into(),
+                method: "sieving".into(),
+                with_ns: 5,
+                without_ns: 6,
+            }],
             useful: 4,
             foretold: Foretold {
                 files: 1,
@@ -266,6 +285,7 @@ mod tests {
         assert_eq!(json["programs"][0]["name"], "app");
         assert_eq!(json["programs"][0]["totals"]["bytes_read"], 8192);
         assert_eq!(json["prefetch"]["by_reason"]["sieving"]["bytes_loaded"], 12);
+        assert_eq!(json["prefetch"]["waits"].as_array().unwrap().len(), 3);
         assert_eq!(json["prediction"]["hit_ratio"], 0.5);
         assert_eq!(json["notes"], serde_json::json!(["the same"]));
         assert_eq!(json["trace"]["records"], 27);

@@ -1,5 +1,6 @@
 //! What decides: a [`Strategy`] that can also say why it did what it did, and keep what it learned.
 
+use super::summary::Waited;
 use crate::plan::{Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, Opened, Strategy};
 use crate::strategy::Adaptive;
 use presagio_core::Nanos;
@@ -8,6 +9,11 @@ use presagio_core::Nanos;
 pub trait Mind: Strategy {
     /// What was decided and why, a plain sentence each, the most important first.
     fn explain(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What reads waited with what was done and without it, where both were measured, in the same order.
+    fn waits(&self) -> Vec<Waited> {
         Vec::new()
     }
 
@@ -42,6 +48,17 @@ impl Mind for Adaptive {
         let told = Adaptive::explain(self).into_iter().rev();
         told.map(|(path, sentence)| format!("{}: {sentence}", path.display()))
             .collect()
+    }
+
+    fn waits(&self) -> Vec<Waited> {
+        let waits = Adaptive::waits(self).into_iter().rev();
+        let waited = waits.map(|(path, wait)| Waited {
+            name: path.display().to_string(),
+            method: wait.method.to_owned(),
+            with_ns: wait.with_ns,
+            without_ns: wait.without_ns,
+        });
+        waited.collect()
     }
 
     fn remember(&mut self) -> Option<Vec<u8>> {

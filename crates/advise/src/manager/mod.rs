@@ -8,8 +8,8 @@
 //! 2. *Understand* (`understand`): whose operation is it (`processes`), on which file (`files`), from which call stack
 //!    (`contexts`)? Count it, write it to the trace (`recorder`), let the model of its process see it and hold it
 //!    against what the model had expected (`judge`).
-//! 3. *Decide* (`act`): tell the [`Mind`] what happened and what the models expect, and ask it what to do.
-//! 4. *Act*: hand hints to the `workers`, leave notes in the arena; what came of it is told to the mind (`gain`). Of files that
+//! 3. *Decide* (`act`): tell the [`Mind`] what happened (`looks`) and what the models expect, and ask it what to do.
+//! 4. *Act*: hand hints to the `workers` (`pool`), leave notes in the arena; what came of it is told to the mind (`gain`). Of files that
 //!    I/O nodes serve, what the models expect is told to these instead (`foretell`, `teller`).
 //! 5. *Rest* (`pace`).
 //!
@@ -28,12 +28,14 @@ mod elf;
 mod files;
 mod foretell;
 mod gain;
+mod looks;
 mod memory;
 mod merged;
 mod mind;
 mod models;
 mod orders;
 mod pace;
+mod pool;
 mod processes;
 mod recorder;
 mod rings;
@@ -49,15 +51,15 @@ pub use elf::is_static;
 pub use mind::{MakeMind, Mind, Nothing};
 pub use orders::Orders;
 pub use presagio_predict::score::Judged;
-pub use summary::{Foretold, Loads, Named, Summary, Totals};
+pub use summary::{Foretold, Loads, Named, Summary, Totals, Waited};
 pub use threads::each_begins_with;
 
-use crate::hints::Device;
 use crate::plan::{Hint, Memory, Reason};
 use batch::Batch;
 use contexts::Contexts;
 use files::Files;
 use foretell::Foretelling;
+use looks::Looks;
 use models::{Identity, Models};
 use pace::{Pace, Rest};
 use presagio_arena::{Arena, ArenaOptions, Counter, Mode, PathFilter, Waker, sys};
@@ -69,7 +71,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use workers::Workers;
 
@@ -146,7 +147,7 @@ pub struct Manager {
     mind: Box<dyn Mind>,
     advise: bool,
     workers: Option<Workers>,
-    devices: BTreeMap<u64, Arc<Device>>,
+    looks: Looks,
     hints: Vec<Hint>,
     loads: BTreeMap<Reason, Loads>,
     foretelling: Option<Foretelling>,
@@ -214,7 +215,7 @@ impl Manager {
             mind: (options.mind)(remembered.as_deref()),
             advise: options.advise,
             workers: workers.transpose()?,
-            devices: BTreeMap::new(),
+            looks: Looks::default(),
             hints: Vec::new(),
             loads: BTreeMap::new(),
             foretelling: switchboard
@@ -261,7 +262,14 @@ impl Manager {
             let began = Instant::now();
             let (found, helps) = self.look();
             let shown = match (is_over, wants_summary) {
-                (true, _) => Some(self.finish()),
+                (true, _) => {
+                    self.await_looks();
+                    // What they told is planned for too.
+                    if self.advise {
+                        self.plan();
+                    }
+                    Some(self.finish())
+                }
                 (_, true) => Some(self.glimpse()),
                 _ => None,
             };
@@ -337,7 +345,7 @@ impl Manager {
         }
         self.close_lost(now);
         self.rings.look(now, rings::has_ring);
-        if let Some(workers) = &self.workers {
+        if let Some(workers) = &mut self.workers {
             workers.close_unwanted(now);
         }
     }

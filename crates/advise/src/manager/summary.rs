@@ -1,9 +1,13 @@
 //! What was seen, predicted, done and gained: for a person at the end of a run, and for machines as JSON.
+//!
+//! Names of files and programs are kept as they are, and so machines get them. They could be anything; in the text for a
+//! person every line is made harmless as it is written.
 
 use super::Judged;
 use crate::plan::Reason;
 use crate::strategy::TOO_FEW;
 use presagio_core::{Action, Nanos};
+use presagio_page::readable;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -120,6 +124,19 @@ pub struct Named {
     pub totals: Totals,
 }
 
+/// What a read of a file waited, on average, where both were measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// The file.
+    pub name: String,
+    /// What was done for it.
+    pub method: String,
+    /// With that, in nanoseconds.
+    pub with_ns: u64,
+    /// With nothing.
+    pub without_ns: u64,
+}
+
 /// See the module's header.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -151,6 +168,8 @@ pub struct Summary {
     pub advised: bool,
     /// What hints did, by reason.
     pub loads: Vec<(Reason, Loads)>,
+    /// What reads of files waited with what was done for them, and without it.
+    pub waits: Vec<Waited>,
     /// Prefetched bytes that were then read, and that were not.
     pub useful: u64,
     /// See there.
@@ -223,7 +242,8 @@ impl Summary {
     }
 
     fn write_head(&self, out: &mut String) {
-        let job = self.job.as_ref().map(|job| format!("job {job}, "));
+        let job = self.job.as_ref().map(|job| readable::sentence(job));
+        let job = job.map(|job| format!("job {job}, "));
         let _ = writeln!(
             out,
             "presagio: {}{}, {}, {} on {}",
@@ -343,6 +363,8 @@ impl Summary {
             let value = |n: &Named| json!({ "name": n.name, "processes": n.processes, "totals": n.totals.json() });
             list.iter().map(value).collect()
         };
+        let waited = |w: &Waited| json!({ "name": w.name, "method": w.method, "with_ns": w.with_ns, "without_ns": w.without_ns });
+        let waits: Vec<Value> = self.waits.iter().map(waited).collect();
         let judged = &self.judged;
         let loads = self.loads.iter().map(|(reason, loads)| {
             let value = json!({
@@ -379,6 +401,7 @@ impl Summary {
                 "bytes_useful": self.useful,
                 "bytes_wasted": self.wasted,
                 "by_reason": Value::Object(loads.collect()),
+                "waits": waits,
                 "backends": self.backends,
             },
             "forwarded": {
@@ -397,6 +420,7 @@ impl Summary {
 }
 
 fn row(out: &mut String, title: &str, line: &str) {
+    let line = readable::sentence(line);
     let _ = writeln!(out, "  {title:<10}  {line}");
 }
 
@@ -516,6 +540,32 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("/a"), "{text}");
+    }
+
+    #[test]
+    fn no_name_tells_a_terminal_anything() {
+        let name = "a\u{1b}[2J\n\u{202e}b";
+        let named = Named {
+            name: name.into(),
+            processes: 1,
+            totals: Totals::default(),
+        };
+        let summary = Summary {
+            job: Some(name.into()),
+            programs: vec![named.clone()],
+            busiest: vec![named],
+            decided: vec![format!("{name}: {}", "long ".repeat(200))],
+            notes: vec![name.into()],
+            trace: Some((name.into(), 1)),
+            ..example()
+        };
+        let text = summary.text();
+        let harmless = |c: char| c == '\n' || !c.is_control() && c != '\u{202e}';
+        assert!(text.chars().all(harmless), "{text:?}");
+        let shown = r"a\u{1b}[2J\n\u{202e}b";
+        assert_eq!(text.matches(shown).count(), 6, "{text}");
+        assert!(text.contains(&"long ".repeat(200)), "{text}");
+        assert_eq!(summary.json()["notes"][0], name);
     }
 
     #[test]

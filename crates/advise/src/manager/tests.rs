@@ -1,5 +1,7 @@
 //! The manager as programs meet it: through its arena.
 
+mod hanging;
+
 use super::*;
 use crate::hints::residency;
 use crate::plan::{Access, Expected, FileNumber, Holder, LoadDone, Memory, Opened, Strategy};
@@ -11,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 fn manager() -> Manager {
     make(false, Box::new(|_| Box::new(Nothing)), None)
@@ -107,6 +109,7 @@ struct Notebook {
     expected: Vec<Expected>,
     opened: Vec<(FileNumber, PathBuf)>,
     accessed: u64,
+    closed: u64,
     loaded: Vec<LoadDone>,
     says: Vec<Hint>,
     memory: Vec<Memory>,
@@ -132,7 +135,9 @@ impl Strategy for Scribe {
         let file = (opened.file, opened.path.to_owned());
         self.book().opened.push(file);
     }
-    fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {}
+    fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {
+        self.book().closed += 1;
+    }
     fn accessed(&mut self, _: &Access) {
         self.book().accessed += 1;
     }

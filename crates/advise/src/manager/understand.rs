@@ -4,9 +4,10 @@
 use super::batch::{Item, What};
 use super::files::Open;
 use super::foretell::Coming;
+use super::looks::News;
 use super::skim::Skimmed;
 use super::{Manager, SUSPICIOUS_SWEEPS};
-use crate::plan::{Access, FileNumber, Holder, Opened};
+use crate::plan::{Access, FileNumber};
 use presagio_arena::{Operation, Origin};
 use presagio_core::{Action, Event, FileId, IdHashMap, Layer, Nanos, Op, Range};
 use presagio_trace::{Process as TraceProcess, Record};
@@ -184,23 +185,20 @@ impl Manager {
         let Some(open) = file.opens.iter_mut().find(|open| is_at(open, place)) else {
             return;
         };
-        let open_number = open.number;
         let is_first = !std::mem::replace(&mut open.tried, true);
-        let is_told = open.told || is_first && self.tell_opened(number, place, event.time);
+        let open = *open;
+        let is_told = open.told || is_first && self.begin_telling(number, open, event.time);
         if !is_told {
             return;
         }
-        self.mind.accessed(&Access {
+        self.tell_news(News::Accessed(Access {
             file: number,
-            by: Holder {
-                process: event.process,
-                open: open_number,
-            },
+            by: open.holder(),
             time: event.time,
             duration: event.duration,
             range,
             write,
-        });
+        }));
     }
 
     /// Nothing is to be done here about a file that an I/O node serves.
@@ -216,27 +214,15 @@ impl Manager {
         }
     }
 
-    /// Tells the mind that a file is open, if it can be found out where it lies.
-    fn tell_opened(&mut self, number: FileNumber, place: (u32, u32), time: Nanos) -> bool {
-        let device = self.device(number);
-        let (Some(device), Some(file)) = (device, self.files.get_mut(number)) else {
-            return false;
-        };
-        let Some(open) = file.opens.iter_mut().find(|open| is_at(open, place)) else {
-            return false;
-        };
-        open.told = true;
-        let (by, writes) = (Some(open.holder()), open.writes);
-        self.mind.opened(&Opened {
-            file: number,
-            by,
-            path: file.path(),
-            size: file.size,
-            writes,
-            device: &device,
-            time,
-        });
-        true
+    /// From here on the mind is told what happens to an open file.
+    fn begin_telling(&mut self, number: FileNumber, open: Open, time: Nanos) -> bool {
+        let is_told = self.tell_opened(number, open, time);
+        let opens = self.files.get_mut(number).map(|file| &mut file.opens);
+        let mut opens = opens.into_iter().flatten();
+        if let Some(open) = opens.find(|o| o.number == open.number) {
+            open.told = is_told;
+        }
+        is_told
     }
 
     pub(super) fn close(&mut self, index: u32, generation: u32, now: Nanos) {
@@ -244,10 +230,10 @@ impl Manager {
             return;
         };
         if open.told {
-            self.mind.closed(number, open.holder(), now);
+            self.tell_news(News::Closed(number, open.holder(), now));
         }
         let is_last = self.files.get(number).is_none_or(|f| f.opens.is_empty());
-        if is_last && let Some(workers) = &self.workers {
+        if is_last && let Some(workers) = &mut self.workers {
             workers.closed(number);
         }
     }

@@ -1,9 +1,13 @@
-//! Carries hints out on a few threads of their own, since one may block for as long as the device takes.
+//! Carries hints out on a few threads of their own, since one may block for as long as the device takes, or for ever.
+//!
+//! All that storage has to answer is done here, opening and closing files too: the manager's loop goes on whatever hangs, and
+//! what hangs keeps the threads of its own device alone (`pool`).
 //!
 //! A file is opened when its first hint comes, and closed when no program has it open any more: until then a deleted
 //! file would stay on its disk because of us. One that was opened ahead is closed again if no program comes for it. What
 //! does not fit into the queue is not done, and said so.
 
+use super::pool::Pool;
 use super::threads;
 use crate::blocks::FileKey;
 use crate::hints::{Device, HintedFile, Hints, open_regular, reopen};
@@ -14,19 +18,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Hints that are carried out at the same time.
-const THREADS: usize = 4;
-/// Hints that wait.
-const QUEUE_MAX: usize = 512;
 /// Files that are open for hints at the same time; more are opened for each hint anew.
 const OPEN_MAX: usize = 256;
 /// Files that are kept open ahead of programs, and for how long.
 const AHEAD_MAX: usize = 16;
 const AHEAD_KEPT: Nanos = Nanos::from_secs(30);
+/// The device of a file that was not opened yet.
+const SOMEWHERE: u64 = u64::MAX;
 
 /// Where a file can be found.
 #[derive(Clone, Debug)]
@@ -43,38 +45,61 @@ pub(super) enum Work {
     Load(FileNumber, Range, Reason, Whereabouts),
     Release(FileNumber, Range, Whereabouts),
     OpenAhead(PathBuf),
+    /// Find out where a file lies.
+    Look(Whereabouts),
+    Close(Arc<HintedFile>),
+}
+
+impl Work {
+    /// The device that has to answer.
+    fn device(&self) -> u64 {
+        match self {
+            Work::Load(.., at) | Work::Release(.., at) | Work::Look(at) => at.key.device,
+            Work::Close(file) => file.target().key.device,
+            Work::OpenAhead(_) => SOMEWHERE,
+        }
+    }
+
+    /// Whether it may be left undone where too much is to be done.
+    fn can_wait(&self) -> bool {
+        !matches!(self, Work::Look(_) | Work::Close(_))
+    }
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub(super) enum Done {
     Loaded(LoadDone),
-    /// A file was opened ahead.
-    Opened {
-        path: PathBuf,
-        key: FileKey,
-        size: u64,
-        device: Arc<Device>,
-        file: HintedFile,
+    Opened(OpenedAhead),
+    /// Where files with this device's number lie, if that could be seen.
+    Looked {
+        device: u64,
+        found: Option<Arc<Device>>,
     },
 }
 
-/// Where threads get work from, and where they say what came of it.
-type Ends = (Arc<Mutex<Receiver<Work>>>, Sender<Done>);
+/// A file that was opened ahead.
+#[derive(Debug)]
+pub(super) struct OpenedAhead {
+    pub path: PathBuf,
+    pub key: FileKey,
+    pub size: u64,
+    pub file: HintedFile,
+}
 
 /// See the module's header.
 pub(super) struct Workers {
-    queue: Option<SyncSender<Work>>,
+    /// For threads that are still to be started: many a program never has anything to do for them.
+    sender: Sender<Done>,
     done: Receiver<Done>,
     shared: Arc<Shared>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-    /// What the threads will need, until there is something to do for them: many a program never has anything.
-    waiting: Option<Ends>,
     /// Hints that found the queue full.
     pub refused: u64,
 }
 
 struct Shared {
+    pool: Mutex<Pool<Work>>,
+    work_came: Condvar,
     hints: Hints,
     kept: Mutex<Kept>,
     began: Instant,
@@ -92,10 +117,13 @@ struct Kept {
 }
 
 impl Kept {
-    fn keep(&mut self, number: FileNumber, file: Arc<HintedFile>) {
-        if self.files.len() < OPEN_MAX {
-            self.files.entry(number).or_insert(file);
+    /// Gives the file back if it is not kept.
+    fn keep(&mut self, number: FileNumber, file: Arc<HintedFile>) -> Option<Arc<HintedFile>> {
+        if self.files.len() >= OPEN_MAX || self.files.contains_key(&number) {
+            return Some(file);
         }
+        self.files.insert(number, file);
+        None
     }
 
     /// Takes out those that were opened ahead, before too many others or too long ago, and that no program has open.
@@ -118,6 +146,27 @@ impl Shared {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool<Work>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What to do next; `None` when there will be nothing any more.
+    fn next(&self) -> Option<(u64, Work)> {
+        let mut pool = self.pool();
+        loop {
+            if let Some(next) = pool.take() {
+                return Some(next);
+            }
+            if pool.is_over {
+                return None;
+            }
+            pool.idle += 1;
+            let waited = self.work_came.wait(pool);
+            pool = waited.unwrap_or_else(PoisonError::into_inner);
+            pool.idle -= 1;
+        }
     }
 
     fn file(&self, number: FileNumber, at: &Whereabouts) -> Option<Arc<HintedFile>> {
@@ -147,20 +196,25 @@ impl Shared {
         }
     }
 
-    fn open_ahead(&self, path: PathBuf) -> Option<Done> {
+    fn open_ahead(&self, path: PathBuf) -> Option<OpenedAhead> {
         let file = open_regular(&path).ok()?;
         let metadata = file.metadata().ok()?;
         let file = self.hints.open(file).ok()?;
-        Some(Done::Opened {
+        Some(OpenedAhead {
             key: FileKey {
                 device: metadata.dev(),
                 inode: metadata.ino(),
             },
             size: metadata.len(),
-            device: file.target().device.clone(),
             file,
             path,
         })
+    }
+
+    /// Where a file lies. It is opened for a moment.
+    fn look(&self, at: &Whereabouts) -> Option<Arc<Device>> {
+        let file = self.hints.open(find(at)?).ok()?;
+        Some(file.target().device.clone())
     }
 
     fn carry_out(&self, work: Work) -> Option<Done> {
@@ -172,7 +226,15 @@ impl Shared {
                 self.file(file, &at)?.dont_need(range);
                 None
             }
-            Work::OpenAhead(path) => self.open_ahead(path),
+            Work::OpenAhead(path) => Some(Done::Opened(self.open_ahead(path)?)),
+            Work::Look(at) => Some(Done::Looked {
+                device: at.key.device,
+                found: self.look(&at),
+            }),
+            Work::Close(file) => {
+                drop(file);
+                None
+            }
         }
     }
 }
@@ -192,49 +254,59 @@ impl Workers {
     /// Threads that count their time from `now`.
     pub fn start(now: Nanos) -> io::Result<Workers> {
         let shared = Arc::new(Shared {
+            pool: Mutex::default(),
+            work_came: Condvar::new(),
             hints: Hints::default(),
             kept: Mutex::default(),
             began: Instant::now(),
             offset: now,
         });
-        let (queue, work) = sync_channel(QUEUE_MAX);
         let (sender, done) = channel();
-        let work = Arc::new(Mutex::new(work));
         Ok(Workers {
-            queue: Some(queue),
+            sender,
             done,
-            threads: Vec::new(),
-            waiting: Some((work, sender)),
             refused: 0,
             shared,
         })
     }
 
-    /// Where there can be no thread, the queue finds nobody at its end.
-    fn start_threads(&mut self) {
-        let Some((work, sender)) = self.waiting.take() else {
-            return;
-        };
-        let thread = |_| {
-            let (shared, work, sender) = (self.shared.clone(), work.clone(), sender.clone());
-            threads::spawn("hints", move || serve(&shared, &work, &sender)).ok()
-        };
-        self.threads = (0..THREADS).filter_map(thread).collect();
-    }
-
-    /// Has something done. A load that finds no room is told at once as one that did nothing.
-    pub fn submit(&mut self, work: Work) -> Option<LoadDone> {
-        self.start_threads();
-        let queue = self.queue.as_ref()?;
+    /// Has something done. What finds no room comes back as an error; a load, as one that did nothing.
+    pub fn submit(&mut self, work: Work) -> Result<(), Option<LoadDone>> {
         if let Work::Load(number, .., at) | Work::Release(number, .., at) = &work
             && at.descriptor.is_some()
         {
             self.shared.kept().programs.insert(*number);
         }
-        let (TrySendError::Full(work) | TrySendError::Disconnected(work)) =
-            queue.try_send(work).err()?;
+        let device = work.device();
+        let mut pool = self.shared.pool();
+        if work.can_wait() && !pool.has_room(device) || !self.has_thread(&mut pool) {
+            drop(pool);
+            return Err(self.refuse(&work));
+        }
+        pool.push(device, work);
+        if pool.wants_thread() {
+            self.start_thread(&mut pool);
+        }
+        drop(pool);
+        self.shared.work_came.notify_one();
+        Ok(())
+    }
+
+    /// Whether there is a thread at all: where there can be none, nothing is done.
+    fn has_thread(&self, pool: &mut Pool<Work>) -> bool {
+        pool.threads > 0 || self.start_thread(pool)
+    }
+
+    fn start_thread(&self, pool: &mut Pool<Work>) -> bool {
+        let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let started = threads::spawn("hints", move || serve(&shared, &sender)).is_ok();
+        pool.threads += usize::from(started);
+        started
+    }
+
+    fn refuse(&mut self, work: &Work) -> Option<LoadDone> {
         self.refused += 1;
-        let Work::Load(file, range, reason, _) = work else {
+        let Work::Load(file, range, reason, _) = *work else {
             return None;
         };
         let now = self.shared.now();
@@ -254,34 +326,41 @@ impl Workers {
         self.done.try_iter().collect()
     }
 
+    /// What is done next, if it is within this time.
+    pub fn wait(&self, time: Duration) -> Option<Done> {
+        self.done.recv_timeout(time).ok()
+    }
+
     /// Keeps a file that was opened ahead, for the hints that will come.
-    pub fn keep(&self, number: FileNumber, file: HintedFile, now: Nanos) {
+    pub fn keep(&mut self, number: FileNumber, file: HintedFile, now: Nanos) {
         let mut kept = self.shared.kept();
-        kept.keep(number, Arc::new(file));
+        let left = kept.keep(number, Arc::new(file));
         kept.ahead.push_back((now, number));
         drop(kept);
+        self.close(left);
         self.close_unwanted(now);
     }
 
     /// Closes files that were opened ahead and that no program came for.
-    pub fn close_unwanted(&self, now: Nanos) {
+    pub fn close_unwanted(&mut self, now: Nanos) {
         let unwanted = self.shared.kept().take_unwanted(now);
-        drop(unwanted); // behind the lock
+        self.close(unwanted);
     }
 
     /// Nobody has the file open any more.
-    pub fn closed(&self, number: FileNumber) {
+    pub fn closed(&mut self, number: FileNumber) {
         let mut kept = self.shared.kept();
         kept.programs.remove(&number);
         let file = kept.files.remove(&number);
         drop(kept);
-        drop(file); // behind the lock
+        self.close(file);
     }
 
-    /// Where a file lies. It is opened for a moment.
-    pub fn device(&self, at: &Whereabouts) -> Option<Arc<Device>> {
-        let file = self.shared.hints.open(find(at)?).ok()?;
-        Some(file.target().device.clone())
+    /// Has files closed: that, too, may take as long as the storage likes.
+    fn close(&mut self, files: impl IntoIterator<Item = Arc<HintedFile>>) {
+        for file in files {
+            let _ = self.submit(Work::Close(file));
+        }
     }
 
     /// One line for each back-end that did something.
@@ -291,21 +370,26 @@ impl Workers {
 
     /// Takes no more work. What is being done is not waited for: it may take as long as the device likes.
     pub fn stop(&mut self) {
-        self.queue = None;
-        self.threads.clear();
+        let kept = std::mem::take(&mut *self.shared.kept());
+        self.close(kept.files.into_values());
+        let mut pool = self.shared.pool();
+        pool.keep_only(|work| matches!(work, Work::Close(_)));
+        pool.is_over = true;
+        drop(pool);
+        self.shared.work_came.notify_all();
     }
 }
 
-fn serve(shared: &Shared, work: &Mutex<Receiver<Work>>, done: &Sender<Done>) {
-    loop {
-        let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(next) = next else {
-            return;
-        };
-        if let Some(result) = shared.carry_out(next)
-            && done.send(result).is_err()
-        {
-            return;
+fn serve(shared: &Shared, done: &Sender<Done>) {
+    while let Some((device, work)) = shared.next() {
+        let result = shared.carry_out(work);
+        let mut pool = shared.pool();
+        pool.done(device);
+        let is_over = pool.is_over;
+        drop(pool);
+        // When it is over nobody asks, and what is in it is closed here.
+        if let Some(result) = result.filter(|_| !is_over) {
+            let _ = done.send(result);
         }
     }
 }
@@ -346,7 +430,7 @@ mod tests {
         let mut workers = Workers::start(Nanos(5)).unwrap();
         let range = Range::at(0, 1 << 20);
         let work = Work::Load(FileNumber(1), range, Reason::Exact, at);
-        assert!(workers.submit(work).is_none());
+        workers.submit(work).unwrap();
         let Done::Loaded(done) = wait(&workers) else {
             panic!("not a load");
         };
@@ -367,7 +451,7 @@ mod tests {
         let shared = workers.shared.clone();
         let kept = || shared.kept().files.len();
         at.descriptor = Some((std::process::id(), open.as_raw_fd()));
-        workers.submit(load(&at));
+        workers.submit(load(&at)).unwrap();
         wait(&workers);
         assert_eq!(kept(), 1);
         workers.closed(number);
@@ -382,11 +466,11 @@ mod tests {
         let (path, _) = file(dir.path());
         let mut workers = Workers::start(Nanos(0)).unwrap();
         let mut keep = |number: u32, now: Nanos| {
-            workers.submit(Work::OpenAhead(path.clone()));
-            let Done::Opened { file, .. } = wait(&workers) else {
+            workers.submit(Work::OpenAhead(path.clone())).unwrap();
+            let Done::Opened(ahead) = wait(&workers) else {
                 panic!("not opened");
             };
-            workers.keep(FileNumber(number), file, now);
+            workers.keep(FileNumber(number), ahead.file, now);
         };
         let many = AHEAD_MAX as u32 + 1;
         (0..many).for_each(|number| keep(number, Nanos(number.into())));
@@ -411,12 +495,8 @@ mod tests {
         std::fs::rename(&path, dir.path().join("moved")).unwrap();
         std::fs::write(&path, [0; 8192]).unwrap();
         let mut workers = Workers::start(Nanos(0)).unwrap();
-        workers.submit(Work::Load(
-            FileNumber(1),
-            Range::at(0, 8192),
-            Reason::Exact,
-            at,
-        ));
+        let work = Work::Load(FileNumber(1), Range::at(0, 8192), Reason::Exact, at);
+        workers.submit(work).unwrap();
         assert!(matches!(wait(&workers), Done::Loaded(done) if done.there == 0));
     }
 
@@ -425,18 +505,45 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, at) = file(dir.path());
         let mut workers = Workers::start(Nanos(0)).unwrap();
-        workers.submit(Work::OpenAhead(dir.path().into()));
-        workers.submit(Work::OpenAhead("/dev/zero".into()));
-        workers.submit(Work::OpenAhead(path.clone()));
-        let Done::Opened {
-            path: found,
-            key,
-            size,
-            ..
-        } = wait(&workers)
-        else {
+        for path in [dir.path(), Path::new("/dev/zero"), &path] {
+            workers.submit(Work::OpenAhead(path.into())).unwrap();
+        }
+        let Done::Opened(ahead) = wait(&workers) else {
             panic!("not opened");
         };
-        assert_eq!((found, key, size), (path, at.key, 1 << 20));
+        assert_eq!((ahead.path, ahead.key, ahead.size), (path, at.key, 1 << 20));
+    }
+
+    #[test]
+    fn where_a_file_lies_is_found_out_behind_the_loop() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, at) = file(dir.path());
+        let mut workers = Workers::start(Nanos(0)).unwrap();
+        workers.submit(Work::Look(at.clone())).unwrap();
+        let Done::Looked { device, found } = wait(&workers) else {
+            panic!("not a look");
+        };
+        assert!(device == at.key.device && found.is_some());
+        std::fs::remove_file(path).unwrap();
+        workers.submit(Work::Look(at)).unwrap();
+        assert!(matches!(wait(&workers), Done::Looked { found: None, .. }));
+    }
+
+    #[test]
+    fn files_are_closed_by_others_than_the_loop_even_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, _) = file(dir.path());
+        let mut workers = Workers::start(Nanos(0)).unwrap();
+        workers.submit(Work::OpenAhead(path)).unwrap();
+        let Done::Opened(ahead) = wait(&workers) else {
+            panic!("not opened");
+        };
+        workers.keep(FileNumber(1), ahead.file, Nanos(0));
+        let kept = Arc::downgrade(&workers.shared.kept().files[&FileNumber(1)]);
+        workers.stop();
+        while kept.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+        assert!(workers.submit(Work::OpenAhead("/".into())).is_err());
     }
 }

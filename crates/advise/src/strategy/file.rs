@@ -42,6 +42,8 @@ pub(super) struct File {
     pub planned_before: usize,
     /// Why the method is what it is.
     pub why: String,
+    /// What it was measured to do.
+    pub wait: Option<told::Wait>,
     pub marks: Marks,
     already: Already,
     /// The gap up to which exact loads were joined when they were last measured.
@@ -67,6 +69,7 @@ impl File {
             readers: BTreeMap::new(),
             planned_before: 0,
             why: String::new(),
+            wait: None,
             marks: Marks::default(),
             already: Already::default(),
             gap_measured: 0,
@@ -155,6 +158,7 @@ impl File {
         if !self.governor.is_trial() {
             let costs = self.governor.costs();
             self.why = told::why(self.governor.method(), reader, fit, costs, estimates);
+            self.wait = told::wait(self.governor.method(), costs);
         }
         self.mind_gap(fit);
         if changed {

@@ -10,7 +10,7 @@ use super::speed::{Fit, hit_ns};
 use super::tape::Tape;
 use presagio_core::{Nanos, Range};
 
-/// The manager looks every 0.2–1 ms, and a hint takes some 0.1 ms to be carried out (DESIGN.md).
+/// The manager looks every 0.2–1 ms, and a hint takes some 0.1 ms to be carried out.
 const REACTION_NS: f64 = 1_100_000.0;
 /// Loading goes ahead by so many times what reaction and device take: a reader that is faster for a while still finds
 /// its bytes, and the device has more than one operation to do.

@@ -36,7 +36,7 @@ mod told;
 mod written;
 
 pub use tapes::{LoadError, Tapes};
-pub use told::TOO_FEW;
+pub use told::{TOO_FEW, Wait};
 
 use crate::hints::{Device, Storage};
 use crate::plan::{
@@ -112,8 +112,16 @@ pub struct Adaptive {
     /// Bytes that may still be loaded, while a plan is made.
     room: u64,
     written: Written,
-    told: VecDeque<(PathBuf, String)>,
+    told: VecDeque<Told>,
     closed: Account,
+}
+
+/// What is told of a file that was closed.
+#[derive(Debug)]
+struct Told {
+    path: PathBuf,
+    sentence: String,
+    wait: Option<Wait>,
 }
 
 /// What a file leaves to the one that is opened after it.
@@ -164,9 +172,23 @@ impl Adaptive {
 
     /// What was chosen for each file and why, in a sentence; files that are open come last.
     pub fn explain(&self) -> Vec<(PathBuf, String)> {
-        let open = self.files.values().filter(|f| !f.readers.is_empty());
-        let open = open.map(|f| (f.path.clone(), told::sentence(f)));
-        self.told.iter().cloned().chain(open).collect()
+        let closed = self.told.iter();
+        let closed = closed.map(|told| (told.path.clone(), told.sentence.clone()));
+        let open = self.open().map(|f| (f.path.clone(), told::sentence(f)));
+        closed.chain(open).collect()
+    }
+
+    /// What reads waited with what was chosen, and without it, of files where both were measured; in the same order.
+    pub fn waits(&self) -> Vec<(PathBuf, Wait)> {
+        let closed = self.told.iter().map(|told| (&told.path, told.wait));
+        let all = closed.chain(self.open().map(|f| (&f.path, f.wait)));
+        let measured = all.filter_map(|(path, wait)| Some((path.clone(), wait?)));
+        measured.collect()
+    }
+
+    /// Files that somebody reads.
+    fn open(&self) -> impl Iterator<Item = &File> {
+        self.files.values().filter(|f| !f.readers.is_empty())
     }
 
     /// What came of the loads so far.
@@ -346,8 +368,11 @@ impl Adaptive {
             self.numbers.remove(&file.path);
         }
         if !file.why.is_empty() {
-            let told = (file.path.clone(), told::sentence(&file));
-            self.told.push_back(told);
+            self.told.push_back(Told {
+                path: file.path.clone(),
+                sentence: told::sentence(&file),
+                wait: file.wait,
+            });
         }
         if self.told.len() > TOLD_MAX {
             self.told.pop_front();

@@ -1,4 +1,5 @@
-//! Says in a sentence what was chosen for a file and why: rule 5 of the design.
+//! Says in a sentence what was chosen for a file and why, so that nothing is done to a program that nobody can explain
+//! afterwards; and in figures what its reads waited with that and without.
 
 use super::file::File;
 use super::governor::{Costs, METHODS, Method};
@@ -28,6 +29,28 @@ pub(super) fn why(
         return text;
     }
     text + "; a read " + &waits.join(", ")
+}
+
+/// What a read of a file waited, on average.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// What was done.
+    pub method: &'static str,
+    /// With that, in nanoseconds.
+    pub with_ns: u64,
+    /// With nothing.
+    pub without_ns: u64,
+}
+
+/// What the method in force was measured to do, if it does anything and nothing was measured, too.
+pub(super) fn wait(method: Method, costs: Costs) -> Option<Wait> {
+    let measured = |m: Method| costs[m as usize].map(|ns| ns.max(0.0).round() as u64);
+    let wait = Wait {
+        method: name(method),
+        with_ns: measured(method)?,
+        without_ns: measured(Method::Nothing)?,
+    };
+    (method != Method::Nothing).then_some(wait)
 }
 
 /// What is said of a file that was hardly read.

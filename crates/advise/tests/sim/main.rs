@@ -4,7 +4,7 @@
 mod programs;
 mod room;
 
-use presagio_advise::strategy::{Account, Adaptive, Options, Tapes};
+use presagio_advise::strategy::{Account, Adaptive, Options, Tapes, Wait};
 use programs::{hostile, instances, root_like, sequential, time_steps, twice};
 use room::{Disk, Outcome, Program, run, run_hot};
 
@@ -54,6 +54,7 @@ struct Runs {
     plain: Outcome,
     guided: [Outcome; 2],
     told: [String; 2],
+    waits: [Option<Wait>; 2],
     accounts: [Account; 2],
 }
 
@@ -64,6 +65,7 @@ impl Runs {
             plain: run(disk, program, None),
             guided: [Outcome::default(); 2],
             told: Default::default(),
+            waits: [None; 2],
             accounts: [Account::default(); 2],
         };
         for i in 0..2 {
@@ -71,6 +73,7 @@ impl Runs {
             runs.guided[i] = run(disk, program, Some(&mut strategy));
             let told = strategy.explain().pop();
             runs.told[i] = told.map(|(_, sentence)| sentence).unwrap_or_default();
+            runs.waits[i] = strategy.waits().pop().map(|(_, wait)| wait);
             runs.accounts[i] = strategy.account();
             tapes = Tapes::load(&strategy.save()).unwrap();
         }
@@ -94,9 +97,10 @@ fn worst(disk: Disk, program: impl Fn(u64) -> Program) -> [f64; 2] {
 }
 
 #[test]
-fn the_bars_of_the_issue_hold() {
-    // Storage, size of a read in KiB, bar for a program's second run. Those of the first, where there is no tape, are ours:
-    // sieving is all that can be done there.
+fn second_runs_hold_the_bars_of_the_issue_and_first_runs_never_lose() {
+    // Storage, size of a read in KiB, bars for a program's first run and its second. The issue has one for both. Those of first runs
+    // differ in two rows: on FUSE with large reads, where sieving, which is all that can be done without a tape, moves twice the
+    // bytes; and at the limit of bytes, where there is nothing to gain without one. The fast disk's 0.60 is the test after the next.
     let bars = [
         (FAST, 64, 0.95, 0.95),
         (FAST, 16, 1.02, 1.02),
@@ -106,7 +110,7 @@ fn the_bars_of_the_issue_hold() {
         (LOOP, 250, 0.65, 0.65),
         (IOPS_150, 64, 0.40, 0.40),
         (IOPS_150, 16, 0.60, 0.60),
-        (IOPS_800, 250, 1.03, 0.87),
+        (IOPS_800, 250, 1.03, 0.85),
     ];
     let mut failed = Vec::new();
     for (disk, kib, first, second) in bars {
@@ -116,6 +120,21 @@ fn the_bars_of_the_issue_hold() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn where_bytes_are_limited_a_second_run_takes_hardly_longer_than_its_bytes() {
+    for seed in [42, 7, 1234] {
+        let program = root(250, seed);
+        let runs = Runs::of(IOPS_800, &program);
+        let bytes = runs.plain.device_bytes.min(runs.guided[1].device_bytes);
+        let floor = bytes as f64 * IOPS_800.byte_ns / runs.plain.time_ns as f64;
+        let ratios = runs.ratios();
+        assert!(
+            ratios[1] <= floor + 0.02,
+            "{ratios:?}, at the limit {floor}"
+        );
+    }
 }
 
 #[test]
@@ -199,6 +218,16 @@ fn a_hot_cache_gets_no_hints_to_speak_of() {
     }
 }
 
+/// A run of a hostile program, after one that went on as it began.
+fn taught_otherwise(disk: Disk, program: &Program) -> Outcome {
+    let mut teacher = Adaptive::new(Options::default(), Tapes::default());
+    let straight = root_like(1024 * MIB, 64 * KIB, 300, 5);
+    run(disk, &straight, Some(&mut teacher));
+    let tapes = Tapes::load(&teacher.save()).unwrap();
+    let mut strategy = Adaptive::new(Options::default(), tapes);
+    run(disk, program, Some(&mut strategy))
+}
+
 #[test]
 fn prefetching_stops_within_64_mib_when_the_pattern_turns_hostile() {
     for disk in DISKS {
@@ -208,10 +237,17 @@ fn prefetching_stops_within_64_mib_when_the_pattern_turns_hostile() {
             .iter()
             .map(|(_, range)| range.len())
             .sum();
-        let after = runs.guided[0].device_bytes - runs.guided[0].half_bytes;
         let plain = runs.plain.device_bytes - runs.plain.half_bytes;
-        let told = format!("{}: {after} after, {plain} plain, {read} read", disk.name);
-        assert!(after < plain.max(read) + 64 * MIB, "{told}");
+        let [first, second] = runs.guided;
+        let guided = [first, second, taught_otherwise(disk, &program)];
+        for (i, guided) in guided.iter().enumerate() {
+            let after = guided.device_bytes - guided.half_bytes;
+            let told = format!(
+                "{}, run {i}: {after} after, {plain} plain, {read} read",
+                disk.name
+            );
+            assert!(after < plain.max(read) + 64 * MIB, "{told}");
+        }
     }
 }
 
@@ -269,6 +305,16 @@ fn each_choice_is_explained() {
     );
     let told = Runs::of(IOPS_150, &root(16, 42)).told;
     assert!(told[0].starts_with("sieving: reads cover "), "{told:?}");
+}
+
+#[test]
+fn what_a_choice_hides_is_told_in_figures() {
+    let runs = Runs::of(IOPS_150, &root(16, 42));
+    let wait = runs.waits[0].expect("both were measured");
+    assert_eq!(wait.method, "sieving");
+    assert!(wait.with_ns < wait.without_ns, "{wait:?}");
+    let said = format!("waits {:.2} ms with nothing", wait.without_ns as f64 / 1e6);
+    assert!(runs.told[0].contains(&said), "{said}: {}", runs.told[0]);
 }
 
 /// Not a promise, but the figures behind them.

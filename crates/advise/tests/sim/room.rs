@@ -26,7 +26,7 @@ impl Dice {
 
 pub const PAGE: u64 = 4096;
 const ABSENT: u64 = u64::MAX;
-/// A page that is in memory (PEERS.md).
+/// What a page takes to read that is in memory, as measured.
 const HIT_NS: u64 = 600;
 const POLL_NS: u64 = 500_000;
 /// A `WILLNEED` call, checked.

@@ -17,6 +17,7 @@ mod profile;
 mod report;
 pub mod run;
 pub mod sched;
+pub mod scores;
 mod sim;
 mod trace;
 mod tune;
@@ -208,6 +209,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         report.write(&mut io::stdout().lock(), table::colours())?;
     }
     Ok(exit_code(&report.bars, args.strict, effort))
+}
+
+/// Measures a part for somebody else: those of its cases whose name contains `only`.
+pub fn measured(part: &str, effort: Effort, only: &str) -> anyhow::Result<Report> {
+    let only = Some(only.to_owned());
+    (find(Some(part))?.run)(&Scope { effort, only })
 }
 
 fn find(name: Option<&str>) -> anyhow::Result<&'static Part> {

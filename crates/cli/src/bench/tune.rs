@@ -1,29 +1,47 @@
-//! Bench of the automatic choice: how good the trees of a campaign are, and what watching costs a request.
+//! Bench of the automatic choice: how good the trees of a campaign are, `policy = "auto"` as it runs, and what watching costs a
+//! request. A seed is a whole campaign: its trees are learned anew, and asked about situations that are not in it.
 
 use super::{Bar, Effort, Report, Scope};
 use crate::table::{Cell, Table};
-use crate::train;
+use crate::train::{self, Judged};
 use presagio_core::{FileId, Nanos, Op, Range, Request, RequestId};
-use presagio_sim::campaign::{Evaluation, Learned, Plan};
+use presagio_sim::campaign::{Learned, Plan};
 use presagio_tune::{Metrics, Selector};
 use std::hint::black_box;
 use std::time::Instant;
 
-pub fn run(scope: &Scope) -> anyhow::Result<Report> {
-    let plan = match scope.effort {
+/// Features were chosen with a look at the situations of seed 1: others are the fairer judges, and the worst of them counts.
+fn seeds(effort: Effort) -> std::ops::RangeInclusive<u64> {
+    match effort {
+        Effort::Full => 2..=4,
+        _ => 2..=2,
+    }
+}
+
+fn plan(effort: Effort, seed: u64) -> Plan {
+    match effort {
         Effort::Tiny => Plan {
             processes: vec![2],
             held_out: vec![3],
             bytes: 256 << 10,
-            ..Plan::quick(1)
+            ..Plan::quick(seed)
         },
-        Effort::Quick => Plan::quick(1),
-        Effort::Full => Plan::full(1),
-    };
+        Effort::Quick => Plan::quick(seed),
+        Effort::Full => Plan::full(seed),
+    }
+}
+
+fn judged(effort: Effort, seed: u64) -> anyhow::Result<Judged> {
+    let plan = plan(effort, seed);
     let taught = train::part(&plan, false, None)?;
     let learned = Learned::from(&taught, plan.seed);
-    let held_out = train::part(&plan, true, None)?;
-    let mut report = train::report(&Evaluation::of(&learned, &taught, &held_out));
+    Judged::of(&plan, &taught, &learned, None)
+}
+
+pub fn run(scope: &Scope) -> anyhow::Result<Report> {
+    let all = seeds(scope.effort).map(|seed| judged(scope.effort, seed));
+    let all: Vec<Judged> = all.collect::<anyhow::Result<_>>()?;
+    let mut report = train::report_of_seeds(&all[0], &all);
     let costs = [1, 64, 4096].map(|files| (files, cost_ns(files, scope.effort)));
     let row = |(files, ns): &(u64, f64)| vec![Cell::Count(*files), Cell::Number(*ns, 1)];
     report.tables.push((

@@ -12,6 +12,12 @@ use std::time::Duration;
 
 /// Why was that decided? What was seen, what there was to choose from, what was chosen
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  presagio council explain --store /var/lib/presagio/council
+  presagio council explain --store /var/lib/presagio/node.redb --last 1
+  presagio council explain --store /var/lib/presagio/council \\
+      --since 10m --json | jq .why")]
 pub struct Args {
     /// The council's --store, or the --learned of a node that decides alone
     #[arg(long, value_name = "PATH")]

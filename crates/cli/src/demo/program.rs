@@ -5,6 +5,7 @@
 
 use super::Args;
 use crate::bench::run::load::{Kind, file_size, make_file};
+use crate::failure::failure;
 use crate::progress::progress;
 use crate::table::{Cell, Table};
 use crate::terminal::prose;
@@ -12,11 +13,19 @@ use anyhow::{Context, ensure};
 use presagio_advise::hints::residency;
 use presagio_core::Range;
 use presagio_page::readable;
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, statvfs};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long rounds may take: with the run that is recorded and the I/O node, a demo ends within two minutes also on a disk where a
+/// run takes twenty seconds.
+const ROUNDS_TIME: Duration = Duration::from_secs(60);
+
+/// What the models, the report and the I/O nodes need besides the file.
+const BESIDES: u64 = 64 << 20;
 
 /// How the program is run.
 #[derive(Clone, Copy)]
@@ -49,6 +58,8 @@ struct Ran {
 pub fn show(args: &Args, dir: &Path, report: &Path) -> anyhow::Result<()> {
     let path = dir.join("data");
     let bytes = file_size(Kind::Root, args.size, args.reads);
+    ensure_room(dir, bytes)?;
+    let began = Instant::now();
     let steps = progress(2 + 2 * args.rounds as u64);
     steps.set_message("making the file");
     make_file(&path, bytes).with_context(|| path.display().to_string())?;
@@ -67,6 +78,9 @@ pub fn show(args: &Args, dir: &Path, report: &Path) -> anyhow::Result<()> {
             "other bytes were read with Presagio than without"
         );
         rows.push(row(round, &ran));
+        if !is_time_for_more(began.elapsed(), rows.len()) {
+            break;
+        }
     }
     let recorded = Way::Recorded(report);
     steps.inc(1);
@@ -75,6 +89,25 @@ pub fn show(args: &Args, dir: &Path, report: &Path) -> anyhow::Result<()> {
     let said = once(args, &path, recorded)?.said;
     steps.finish_and_clear();
     print(args, bytes, warm, rows, &said)
+}
+
+/// Whether a file of so many bytes fits, with what else is made: better said before a gigabyte was written.
+fn ensure_room(dir: &Path, bytes: u64) -> anyhow::Result<()> {
+    let there = statvfs(dir).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    let needed = bytes + BESIDES;
+    if there >= needed {
+        return Ok(());
+    }
+    let what = format!("the demo needs {}", readable::bytes(needed));
+    let cause = format!("{} are free there", readable::bytes(there));
+    let advice = "name a directory with more room, or let it read less (--reads)";
+    Err(failure(what, cause, advice))
+}
+
+/// Whether another round like those before would end early enough. The file was made before the first, so it counts as one of them.
+fn is_time_for_more(elapsed: Duration, rounds: usize) -> bool {
+    let each = elapsed / u32::try_from(rounds).unwrap_or(u32::MAX).max(1);
+    elapsed + each <= ROUNDS_TIME
 }
 
 /// What of the file was in memory when runs began, at most.
@@ -173,6 +206,17 @@ fn bar(ratio: f64) -> String {
     "█".repeat(full) + &"░".repeat(WIDTH as usize - full)
 }
 
+/// Rounds that there was no time for.
+fn left_out(rounds: usize) -> String {
+    match rounds {
+        0 => String::new(),
+        _ => format!(
+            " {} left out: this storage is slow.",
+            readable::counted(rounds as u64, "round was", "rounds were")
+        ),
+    }
+}
+
 fn print(
     args: &Args,
     bytes: u64,
@@ -183,13 +227,14 @@ fn print(
     let out = &mut io::stdout().lock();
     let text = format!(
         "A program reads {} pieces of {} KiB on average, about half of a file of {} MiB: onwards with gaps, now and \
-         then one further back; after each it computes for 0.3 ms ({} s in all). {} The same bytes were read in \
-         every run.",
+         then one further back; after each it computes for 0.3 ms ({} s in all). It is our own, written after what the \
+         MERCURY paper says of ROOT's reader. {} The same bytes were read in every run.{}",
         args.reads,
         args.size >> 10,
         bytes >> 20,
         args.reads as f64 * 0.0003,
         warm.said(bytes),
+        left_out(args.rounds.saturating_sub(rows.len())),
     );
     writeln!(out, "{}\n", prose(&text))?;
     let table = Table {
@@ -227,6 +272,28 @@ mod tests {
                 .said(8192)
                 .contains("50 % of the file in memory (4 KiB)")
         );
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_is_not_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(ensure_room(dir.path(), 1).is_ok());
+        let error = ensure_room(dir.path(), u64::MAX - BESIDES).unwrap_err();
+        let said = error.to_string();
+        assert!(said.starts_with("the demo needs 16 EiB; "), "{said}");
+        assert!(
+            said.contains("free there") && said.contains("--reads"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn on_a_slow_storage_there_are_fewer_rounds() {
+        let more = |seconds, rounds| is_time_for_more(Duration::from_secs(seconds), rounds);
+        assert!(more(6, 1) && more(12, 2) && more(40, 2));
+        assert!(!more(45, 1) && !more(50, 2) && !more(200, 1));
+        assert_eq!(left_out(0), "");
+        assert!(left_out(2).contains("2 rounds were left out"));
     }
 
     #[test]

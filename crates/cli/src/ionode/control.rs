@@ -15,6 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(clap::Subcommand)]
 pub enum Order {
     /// What does a node do now?
+    #[command(after_help = "\
+Examples:
+  presagio ionode status unix:/run/node.sock.control
+  presagio ionode status unix:/run/node.sock.control --metrics")]
     Status {
         /// Its control socket, or where Prometheus reads
         #[arg(value_name = "ADDRESS")]
@@ -27,6 +31,11 @@ pub enum Order {
         patterns: bool,
     },
     /// Schedule requests by another policy from now on
+    #[command(after_help = "\
+Examples:
+  presagio ionode policy SJF unix:/run/node.sock.control
+  presagio ionode policy TWINS:0.5ms unix:/run/node.sock.control
+  presagio ionode policy adaptive unix:/run/node.sock.control")]
     Policy {
         /// Which
         #[arg(value_name = "NAME")]
@@ -36,6 +45,10 @@ pub enum Order {
         node: Address,
     },
     /// Begin a trace, or end it if no file is named
+    #[command(after_help = "\
+Examples:
+  presagio ionode record unix:/run/node.sock.control day.ptrace
+  presagio ionode record unix:/run/node.sock.control          that is all")]
     Record {
         /// The control socket
         #[arg(value_name = "unix:PATH")]
@@ -45,6 +58,10 @@ pub enum Order {
         file: Option<PathBuf>,
     },
     /// Expect what a trace of an earlier run has, or nothing if none is named
+    #[command(after_help = "\
+Examples:
+  presagio ionode foresight unix:/run/node.sock.control day.ptrace
+  presagio ionode foresight unix:/run/node.sock.control --clients off")]
     Foresight {
         /// The control socket
         #[arg(value_name = "unix:PATH")]

@@ -3,19 +3,27 @@
 //! An experiment is a table or a figure of one of the five papers that simulation, a bench or a replica of its programs
 //! can repeat here. It is a function that returns a [`Finding`]: one row a figure, each with the
 //! published value, ours, and what would count as agreement; and the reasons where they differ. To add one: a function,
-//! and one line in [`EXPERIMENTS`]. `docs/results.md` is what `--markdown` writes.
+//! and one line in [`EXPERIMENTS`]. What cannot be repeated is in [`MISSING`]. `docs/results.md` is what `--markdown` writes.
 
 mod agios;
+mod council;
 mod finding;
+mod matching;
+mod measured;
+mod missing;
 mod omniscio;
 mod page;
+mod scores;
 mod serra;
+mod traces;
+mod trees;
 mod twins;
 
 use crate::failure::failure;
-use crate::table::{self, Cell, Table};
+use crate::table::{self, Cell};
 use crate::terminal::prose;
 use finding::Finding;
+use missing::MISSING;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -29,7 +37,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  presagio repro --list              what can be repeated?
+  presagio repro --list              what can be repeated, and what cannot?
   presagio repro 001-fig2a           one figure
   presagio repro 003                 everything of a paper
   presagio repro all                 everything
@@ -41,7 +49,7 @@ pub struct Args {
     /// Experiments, or how their names begin; \"all\" is each of them
     #[arg(required_unless_present = "list", value_name = "EXPERIMENT")]
     names: Vec<String>,
-    /// Name the experiments and what they repeat
+    /// Name the experiments and what they repeat, and what is not repeated and why
     #[arg(long, conflicts_with = "names")]
     list: bool,
     /// Print one JSON document, and nothing else
@@ -70,8 +78,73 @@ struct Experiment {
 const REPLICAS: &str = "replicas of the paper's programs, as far as its text describes them";
 const VIRTUAL: &str = "the virtual cluster, with the schedulers of the I/O node inside";
 const MODELS: &str = "the device models, in virtual time";
+const CAMPAIGN: &str = "the campaign of `presagio train`, on the virtual cluster";
+const MEASURED: &str = "measuring here, as `presagio bench` does";
 
 const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "000-fig2",
+        about: "precision and recall at data servers",
+        how: VIRTUAL,
+        is_timed: false,
+        run: matching::fig2,
+    },
+    Experiment {
+        name: "000-fig3",
+        about: "choosing a scheduler by patterns that match",
+        how: VIRTUAL,
+        is_timed: false,
+        run: matching::fig3,
+    },
+    Experiment {
+        name: "000-fig4",
+        about: "choosing a window by patterns that match",
+        how: VIRTUAL,
+        is_timed: false,
+        run: matching::fig4,
+    },
+    Experiment {
+        name: "000-table2",
+        about: "scores of patterns at one I/O node",
+        how: VIRTUAL,
+        is_timed: false,
+        run: scores::table2,
+    },
+    Experiment {
+        name: "000-table3",
+        about: "scores of reads at one I/O node, by compression",
+        how: VIRTUAL,
+        is_timed: false,
+        run: scores::table3,
+    },
+    Experiment {
+        name: "000-table4",
+        about: "scores of patterns at data servers",
+        how: VIRTUAL,
+        is_timed: false,
+        run: scores::table4,
+    },
+    Experiment {
+        name: "000-table5",
+        about: "scores of reads at data servers, by the bound of distances",
+        how: VIRTUAL,
+        is_timed: false,
+        run: scores::table5,
+    },
+    Experiment {
+        name: "000-table6",
+        about: "precision and recall at I/O nodes",
+        how: VIRTUAL,
+        is_timed: false,
+        run: matching::table6,
+    },
+    Experiment {
+        name: "000-6e",
+        about: "what a comparison takes, and a pattern's memory",
+        how: MEASURED,
+        is_timed: true,
+        run: matching::section6e,
+    },
     Experiment {
         name: "001-fig2a",
         about: "TWINS on 1-D strided reads: what the window decides",
@@ -87,6 +160,41 @@ const EXPERIMENTS: &[Experiment] = &[
         run: twins::fig2b,
     },
     Experiment {
+        name: "001-fig6",
+        about: "the network that tells accesses apart",
+        how: VIRTUAL,
+        is_timed: false,
+        run: council::fig6,
+    },
+    Experiment {
+        name: "001-fig7",
+        about: "learning the best window",
+        how: VIRTUAL,
+        is_timed: false,
+        run: council::fig7,
+    },
+    Experiment {
+        name: "001-table1",
+        about: "accesses that are told apart, by operation",
+        how: VIRTUAL,
+        is_timed: false,
+        run: council::table1,
+    },
+    Experiment {
+        name: "001-table2",
+        about: "accesses that are told apart, by access",
+        how: VIRTUAL,
+        is_timed: false,
+        run: council::table2,
+    },
+    Experiment {
+        name: "001-6e",
+        about: "how soon a council answers, and what it costs",
+        how: MEASURED,
+        is_timed: true,
+        run: council::section6e,
+    },
+    Experiment {
         name: "002-fig4.7",
         about: "how much alike recordings are",
         how: VIRTUAL,
@@ -94,11 +202,25 @@ const EXPERIMENTS: &[Experiment] = &[
         run: agios::fig_4_7,
     },
     Experiment {
+        name: "002-fig6.1",
+        about: "situations that a choice makes faster and slower",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::fig_6_1,
+    },
+    Experiment {
         name: "002-table3.4",
         about: "sequential to random throughput of four storages, 8 KiB",
         how: MODELS,
         is_timed: false,
         run: serra::table_3_4,
+    },
+    Experiment {
+        name: "002-table3.7",
+        about: "what a scheduler costs that changes nothing",
+        how: VIRTUAL,
+        is_timed: false,
+        run: trees::table_3_7,
     },
     Experiment {
         name: "002-table3.8",
@@ -115,11 +237,46 @@ const EXPERIMENTS: &[Experiment] = &[
         run: agios::table_4_2,
     },
     Experiment {
+        name: "002-table4.3",
+        about: "reading recordings",
+        how: MEASURED,
+        is_timed: true,
+        run: traces::table_4_3,
+    },
+    Experiment {
         name: "002-table4.4",
         about: "what recording costs",
         how: "the virtual cluster, and traces that are written here",
         is_timed: true,
         run: agios::table_4_4,
+    },
+    Experiment {
+        name: "002-table4.5",
+        about: "access patterns by distance and size",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_4_5,
+    },
+    Experiment {
+        name: "002-table4.6",
+        about: "access patterns by stripe access times",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_4_6,
+    },
+    Experiment {
+        name: "002-table4.7",
+        about: "access patterns by both metrics, and by ours",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_4_7,
+    },
+    Experiment {
+        name: "002-table5.3",
+        about: "SeRRa: errors of straight lines",
+        how: MODELS,
+        is_timed: false,
+        run: serra::table_5_3,
     },
     Experiment {
         name: "002-table5.4",
@@ -141,6 +298,55 @@ const EXPERIMENTS: &[Experiment] = &[
         how: MODELS,
         is_timed: false,
         run: serra::table_5_6,
+    },
+    Experiment {
+        name: "002-table6.2",
+        about: "selection trees: answers that are wrong",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_6_2,
+    },
+    Experiment {
+        name: "002-table6.3",
+        about: "selection trees: choices as the oracle's",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_6_3,
+    },
+    Experiment {
+        name: "002-table6.4",
+        about: "selection trees: other numbers of processes",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_6_4,
+    },
+    Experiment {
+        name: "002-table6.6",
+        about: "access patterns, by most of the files",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_6_6,
+    },
+    Experiment {
+        name: "002-table6.7",
+        about: "selection trees beside aIOLi alone",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_6_7,
+    },
+    Experiment {
+        name: "002-table6.8",
+        about: "selection trees beside SJF alone",
+        how: CAMPAIGN,
+        is_timed: false,
+        run: trees::table_6_8,
+    },
+    Experiment {
+        name: "003-fig4",
+        about: "how large grammars get",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::fig4,
     },
     Experiment {
         name: "003-table2",
@@ -228,26 +434,39 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
-    let row = |experiment: &Experiment| {
-        [experiment.name, experiment.about, experiment.how]
-            .map(|text| Cell::Text(text.to_owned()))
-            .to_vec()
-    };
-    let table = Table {
-        title: String::new(),
-        columns: vec![("experiment", ""), ("about", ""), ("how", "")],
-        rows: EXPERIMENTS.iter().map(row).collect(),
-    };
-    if json {
-        writeln!(io::stdout(), "{:#}", table.json())?;
-        return Ok(ExitCode::SUCCESS);
+    match json {
+        true => writeln!(io::stdout(), "{:#}", list_json())?,
+        false => write_list(&mut io::stdout().lock())?,
     }
-    let without_how: Vec<Vec<Cell>> = table.rows.iter().map(|row| row[..2].to_vec()).collect();
-    let lines = table::aligned(&without_how);
-    lines
-        .iter()
-        .try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names and what they are about, in columns.
+fn columns<'a>(rows: impl Iterator<Item = [&'a str; 2]>) -> Vec<String> {
+    let cells = rows.map(|row| row.map(|text| Cell::Text(text.to_owned())).to_vec());
+    table::aligned(&cells.collect::<Vec<_>>())
+}
+
+fn write_list(out: &mut impl Write) -> io::Result<()> {
+    for line in columns(EXPERIMENTS.iter().map(|it| [it.name, it.about])) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "\nNot repeated:")?;
+    for it in MISSING {
+        writeln!(out, "{}: {}; {}", it.name, it.about, it.why)?;
+    }
+    Ok(())
+}
+
+/// Both in one list: what has a reason is not repeated.
+fn list_json() -> Value {
+    let repeated = EXPERIMENTS.iter().map(|it| {
+        json!({"experiment": it.name, "about": it.about, "how": it.how, "not_repeated": Value::Null})
+    });
+    let missing = MISSING.iter().map(|it| {
+        json!({"experiment": it.name, "about": it.about, "how": Value::Null, "not_repeated": it.why})
+    });
+    repeated.chain(missing).collect()
 }
 
 fn write(out: &mut impl Write, experiment: &Experiment, finding: &Finding) -> io::Result<()> {
@@ -283,8 +502,11 @@ mod tests {
     #[test]
     fn a_name_means_itself_a_beginning_means_all_that_begin_so() {
         assert_eq!(names(&["001-fig2a"]), ["001-fig2a"]);
-        assert_eq!(names(&["001"]), ["001-fig2a", "001-fig2b"]);
-        assert_eq!(names(&["001-fig2b", "001"]), ["001-fig2a", "001-fig2b"]);
+        assert_eq!(names(&["001-fig2"]), ["001-fig2a", "001-fig2b"]);
+        assert_eq!(
+            names(&["001-fig2b", "001-fig2"]),
+            ["001-fig2a", "001-fig2b"]
+        );
         assert_eq!(names(&["all"]).len(), EXPERIMENTS.len());
     }
 
@@ -301,5 +523,17 @@ mod tests {
         assert!(EXPERIMENTS.iter().all(|e| seen.insert(e.name)));
         let papers: Vec<&str> = EXPERIMENTS.iter().map(|e| &e.name[..3]).collect();
         assert!(papers.is_sorted(), "{papers:?}");
+    }
+
+    #[test]
+    fn every_paper_is_repeated_or_said_not_to_be() {
+        for paper in ["000", "001", "002", "003", "004"] {
+            let mut names = EXPERIMENTS.iter().map(|e| e.name);
+            let mut missing = MISSING.iter().map(|it| it.name);
+            let is_named = |name: &str| name.starts_with(paper);
+            assert!(names.any(is_named) || missing.any(is_named), "{paper}");
+        }
+        let both = |name: &str| EXPERIMENTS.iter().any(|e| e.name == name);
+        assert!(!MISSING.iter().any(|it| both(it.name)));
     }
 }

@@ -1,6 +1,7 @@
 //! The results page: every experiment with its table, as Markdown.
 
 use super::finding::Finding;
+use super::missing::MISSING;
 use super::{EXPERIMENTS, Experiment};
 use std::fmt::Write;
 
@@ -14,15 +15,8 @@ const PAPERS: [(&str, &str); 5] = [
 
 pub fn markdown(done: &[(&Experiment, Finding)]) -> String {
     let mut text = String::from(HEAD);
-    let rows: Vec<_> = done.iter().flat_map(|(_, finding)| &finding.rows).collect();
-    let agree = rows.iter().filter(|row| row.agrees()).count();
-    let (count, all) = (done.len(), EXPERIMENTS.len());
     // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "\n{agree} of {} figures agree with what was published or are better, in {count} of {all} experiments.",
-        rows.len()
-    );
+    let _ = writeln!(text, "\n{}", summary(done));
     for (number, paper) in PAPERS {
         let of_paper = done.iter().filter(|(e, _)| e.name.starts_with(number));
         let mut of_paper = of_paper.peekable();
@@ -33,7 +27,32 @@ pub fn markdown(done: &[(&Experiment, Finding)]) -> String {
             section(&mut text, experiment, finding);
         }
     }
+    let _ = writeln!(
+        text,
+        "\n## What is not repeated\n\n| | what | why not |\n|---|---|---|"
+    );
+    for it in MISSING {
+        let _ = writeln!(text, "| {} | {} | {} |", it.name, it.about, it.why);
+    }
     text
+}
+
+/// What came of all of it, in one sentence.
+fn summary(done: &[(&Experiment, Finding)]) -> String {
+    let verdicts = done.iter().flat_map(|(_, finding)| &finding.rows);
+    let verdicts: Vec<String> = verdicts.map(|row| row.shown()[3].clone()).collect();
+    let count = |wanted: &str| verdicts.iter().filter(|it| *it == wanted).count();
+    let experiments = match done.len() {
+        all if all == EXPERIMENTS.len() => format!("{all} experiments"),
+        some => format!("{some} of {} experiments", EXPERIMENTS.len()),
+    };
+    format!(
+        "Of {} figures of {experiments}, {} agree with what was published, {} are better, and {} differ.",
+        verdicts.len(),
+        count("agrees"),
+        count("better"),
+        count("differs"),
+    )
 }
 
 const HEAD: &str = "\

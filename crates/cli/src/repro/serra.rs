@@ -4,7 +4,7 @@ use super::finding::{Figure, Finding, Row, Wanted};
 use crate::profile::{emulated, watched};
 use presagio_core::{Nanos, Op, Range};
 use presagio_device::Model;
-use presagio_device::profile::{Interval, Pattern};
+use presagio_device::profile::{Interval, Pattern, Test};
 use presagio_profile::compare::Comparison;
 use presagio_profile::{fast, full};
 
@@ -150,6 +150,42 @@ fn compared(name: &str) -> anyhow::Result<Comparison> {
     };
     let all = watched(|step| full::measure(target, &plan, step))?;
     Ok(Comparison::of(&quick, &all))
+}
+
+pub fn table_5_3() -> anyhow::Result<Finding> {
+    // Median errors in percent, by kind of storage: sequential and random writes, sequential and random reads.
+    let published = [
+        ("pastel", "HDD (Pastel)", [10.0, 8.0, 10.0, 3.0]),
+        ("suno", "RAID (Suno)", [10.0, 16.0, 9.0, 7.0]),
+        ("edel", "SSD (Edel)", [17.0, 19.0, 5.0, 2.0]),
+    ];
+    let tests = [
+        Test::SequentialWrite,
+        Test::RandomWrite,
+        Test::SequentialRead,
+        Test::RandomRead,
+    ];
+    let mut rows = Vec::new();
+    for (name, shown, published) in published {
+        let compared = compared(name)?;
+        for (test, published) in tests.into_iter().zip(published) {
+            let ours = 100.0 * compared.times[test.index()].median;
+            rows.push(Row::new(
+                format!("{shown}, {test}"),
+                Figure::Number(published, 0, "%"),
+                Figure::Number(ours, 0, "%"),
+                Wanted::AtMost,
+            ));
+        }
+    }
+    Ok(Finding {
+        rows,
+        notes: vec![
+            "Medians of the errors of a request's time, over all sizes, two measured points per interval. The thesis's are of real devices, whose \
+             noise is in them."
+                .to_owned(),
+        ],
+    })
 }
 
 pub fn table_5_4() -> anyhow::Result<Finding> {

@@ -97,9 +97,9 @@ impl Args {
             let mut options = self.reach.options(request.nodes.clone(), "presagio run")?;
             options.owners = Some(owners);
             match self.direct(&request.prefix, &options) {
-                None => check(&request.prefix, &options)?,
+                None => explained(&request.prefix, answers_soon(&options))?,
                 Some(way) => {
-                    if let Err(error) = check(&request.prefix, &options) {
+                    if let Err(error) = explained(&request.prefix, answers(&options)) {
                         say(&format!(
                             "presagio: going to {} directly; {error:#}\n",
                             way.dir().display()
@@ -310,13 +310,38 @@ fn sorted(mut requests: Vec<Request>) -> anyhow::Result<Vec<Request>> {
     Ok(requests)
 }
 
-/// That one of the nodes can be reached, and lets us in.
-fn check(prefix: &str, options: &Options) -> anyhow::Result<()> {
-    answers(options).map_err(|why| {
+/// How long a node that is just being started again may take, when a command begins.
+const RESTART_MAX: Duration = Duration::from_secs(5);
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// What to do about nodes that cannot be reached, or do not let us in.
+fn explained(prefix: &str, answered: Result<(), String>) -> anyhow::Result<()> {
+    answered.map_err(|why| {
         let what = format!("cannot forward {prefix}");
         let advice = "is `presagio ionode` running there, and does it let you in?";
         failure(what, why, advice)
     })
+}
+
+/// Asks until one of them answers. Nodes that were there get the time that a restart takes: a job may begin in one.
+fn answers_soon(options: &Options) -> Result<(), String> {
+    let until = Instant::now() + options.patience.min(RESTART_MAX);
+    loop {
+        let answered = answers(options);
+        let may_come = options.nodes.iter().any(was_there);
+        if answered.is_ok() || !may_come || Instant::now() + ASK_EVERY > until {
+            return answered;
+        }
+        std::thread::sleep(ASK_EVERY);
+    }
+}
+
+/// Whether there is more than a name: the socket of a node that is killed stays.
+fn was_there(node: &Address) -> bool {
+    match node {
+        Address::Unix(path) => path.exists(),
+        Address::Tcp(_) => true,
+    }
 }
 
 /// Whether any of the nodes can be reached: all are asked at the same time.

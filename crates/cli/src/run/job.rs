@@ -7,18 +7,23 @@
 use super::manager::Door;
 use presagio_advise::manager::desk::Ticket;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where a standing advisor listens.
 pub const ADVISOR: &str = "advisor.sock";
 
 /// How long a manager may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long whoever has the lock is waited for, a bit longer than it waits itself, and between two tries to get it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(15);
+const LOCK_RETRY: Duration = Duration::from_millis(1);
 
 /// A job whose ranks share a manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,11 +183,24 @@ pub fn close_door(path: &Path) {
 /// The user's lock, and the directory it lies in. It is held for as long as the file is open.
 pub fn lock() -> io::Result<(File, PathBuf)> {
     let directory = directory()?;
-    let path = directory.join("lock");
+    Ok((lock_in(&directory, LOCK_PATIENCE)?, directory))
+}
+
+/// Whoever has the lock may open files on storage that hangs: nobody else has to hang with it.
+fn lock_in(directory: &Path, patience: Duration) -> io::Result<File> {
     let mut options = File::options();
-    let file = options.create(true).append(true).open(path)?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok((file, directory))
+    let file = options
+        .create(true)
+        .append(true)
+        .open(directory.join("lock"))?;
+    let until = Instant::now() + patience;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// A directory that belongs to this user alone.
@@ -301,6 +319,17 @@ mod tests {
         assert_eq!(ranks(1), ranks(1));
         assert_eq!(ranks(1).ranks, 4);
         assert_ne!(ranks(1), ranks(std::process::id()));
+    }
+
+    #[test]
+    fn a_lock_that_is_never_given_back_is_not_waited_for_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = |patience| lock_in(directory.path(), patience);
+        let first = lock(Duration::ZERO).unwrap();
+        let second = lock(Duration::from_millis(5)).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        lock(Duration::ZERO).unwrap();
     }
 
     #[test]

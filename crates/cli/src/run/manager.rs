@@ -7,6 +7,7 @@ use super::settings::{Known, Plan};
 use super::supervise::say;
 use presagio_advise::manager::Summary;
 use presagio_advise::manager::desk::{Desk, Doors, Ticket};
+use presagio_page::readable;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs::File;
@@ -122,7 +123,8 @@ pub fn shown(summary: &Summary, quiet: bool) -> String {
         note.starts_with("the trace") || note.starts_with("cannot write the report")
     };
     let trouble = summary.notes.iter().filter(is_trouble);
-    trouble.map(|note| format!("presagio: {note}\n")).collect()
+    let told = trouble.map(|note| readable::sentence(note));
+    told.map(|note| format!("presagio: {note}\n")).collect()
 }
 
 /// Writes the summary for machines.

@@ -8,6 +8,7 @@
 use super::forward::Forward;
 use super::inherited;
 use presagio_advise::manager::desk::Ticket;
+use presagio_page::readable;
 use std::ffi::{CString, OsString};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -97,7 +98,7 @@ pub fn say(text: &str) {
 }
 
 fn cannot_execute(command: &[OsString], error: io::Error) -> ExitCode {
-    let name = command[0].display();
+    let name = readable::name(command[0].as_encoded_bytes());
     let (code, advice) = match error.kind() {
         io::ErrorKind::NotFound => (127, "check its name, and PATH"),
         io::ErrorKind::PermissionDenied => (126, "make it executable"),

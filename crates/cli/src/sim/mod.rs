@@ -38,15 +38,15 @@ Examples:
   presagio sim mine.toml --sweep servers.scheduler.policy=none,aIOLi,SJF
   presagio sim mine.toml --set servers.scheduler.policy=auto
                                              whichever suits what arrives
-  presagio sim mine.toml --sweep seed=1,2,3 --json | jq '.runs[].makespan_ns'
+  presagio sim mine.toml --sweep seed=1,2,3 --json | jq .runs
   presagio sim 001-fig2a --svg fig2a.svg     a plot
   presagio sim forge.json --set app.processes=512
                                              FORGE's configurations, too
   presagio sim mine.toml --record arrivals.ptrace --at servers
                                              what did the servers see?
 
-Names are dotted: servers.device, ionodes.scheduler.window. app.op is that of
-every application, app.0.op that of the first.")]
+Names are dotted: servers.device, ionodes.scheduler.window. app.op is
+that of every application, app.0.op that of the first.")]
 pub struct Args {
     /// A scenario file (TOML, or FORGE's JSON), or the name of a preset
     #[arg(required_unless_present = "list")]

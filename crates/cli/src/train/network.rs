@@ -3,7 +3,7 @@
 //! There are three sets of scenarios: to learn from, to choose by (of networks that began with other weights the best), and,
 //! with `--check`, to be asked about. Nothing is chosen by the last.
 
-use super::{Args, on_all_cores, show, write_text};
+use super::{Args, jobs, on_all_cores, show, write_text};
 use crate::bench::{Bar, Report};
 use crate::failure::failure;
 use crate::progress::progress;
@@ -23,25 +23,20 @@ const RIGHT_LEAST: f64 = 99.0;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let each = if args.quick { EACH_QUICK } else { EACH };
-    let learned = Seen::of(each[0], Purpose::Learn, args)?;
-    let chosen_by = Seen::of(each[1], Purpose::Choose, args)?;
+    let seen = |at: usize, purpose| Seen::of(each[at], purpose, args.seed, args.jobs);
+    let learned = seen(0, Purpose::Learn)?;
+    let chosen_by = seen(1, Purpose::Choose)?;
     let figures = match args.published {
         true => Figure::PUBLISHED,
         false => Figure::OURS,
     };
-    let detector = |figures, is_tree| {
-        let (lessons, choosing) = (learned.lessons(), chosen_by.lessons());
-        match is_tree {
-            true => accesses::tree(&lessons, figures, args.seed),
-            false => accesses::network(&lessons, &choosing, figures, args.seed),
-        }
-    };
+    let detector = |figures, is_tree| detector(&learned, &chosen_by, figures, is_tree, args.seed);
     let made = detector(figures, args.tree);
     write_text(args, &made.to_text(&about(args)))?;
     if !args.check {
         return Ok(ExitCode::SUCCESS);
     }
-    let asked = Seen::of(each[2], Purpose::Ask, args)?;
+    let asked = seen(2, Purpose::Ask)?;
     let judged = [
         ("network", Figure::OURS, false),
         ("tree", Figure::OURS, true),
@@ -52,21 +47,56 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     show(args, &report(&[learned, chosen_by, asked], &judged))
 }
 
+/// A network or a tree that has learned from some runs; of several networks the best by other runs.
+fn detector(
+    learned: &Seen,
+    chosen_by: &Seen,
+    figures: [Figure; 5],
+    is_tree: bool,
+    seed: u64,
+) -> Detector {
+    let (lessons, choosing) = (learned.lessons(), chosen_by.lessons());
+    match is_tree {
+        true => accesses::tree(&lessons, figures, seed),
+        false => accesses::network(&lessons, &choosing, figures, seed),
+    }
+}
+
+/// The network by our features and by the paper's, what they learned from, and runs that are new to them.
+pub struct Taught {
+    pub learned: Seen,
+    pub asked: Seen,
+    pub ours: Detector,
+    pub published: Detector,
+}
+
+impl Taught {
+    pub fn new(seed: u64) -> anyhow::Result<Taught> {
+        let seen = |at: usize, purpose| Seen::of(EACH[at], purpose, seed, None);
+        let (learned, chosen_by) = (seen(0, Purpose::Learn)?, seen(1, Purpose::Choose)?);
+        let network = |figures| detector(&learned, &chosen_by, figures, false, seed);
+        Ok(Taught {
+            ours: network(Figure::OURS),
+            published: network(Figure::PUBLISHED),
+            asked: seen(2, Purpose::Ask)?,
+            learned,
+        })
+    }
+}
+
 /// Runs, and what was seen of each.
-struct Seen(Vec<(AccessRun, Vec<Lesson>)>);
+pub struct Seen(pub Vec<(AccessRun, Vec<Lesson>)>);
 
 impl Seen {
-    fn of(each: u32, purpose: Purpose, args: &Args) -> anyhow::Result<Seen> {
-        let runs = AccessRun::all(each, purpose, args.seed);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    fn of(each: u32, purpose: Purpose, seed: u64, given: Option<usize>) -> anyhow::Result<Seen> {
+        let runs = AccessRun::all(each, purpose, seed);
         let bar = progress(runs.len() as u64);
         bar.set_message(match purpose {
             Purpose::Learn => "scenarios to learn from",
             Purpose::Choose => "scenarios to choose by",
             Purpose::Ask => "scenarios not seen before",
         });
-        let jobs = args.jobs.unwrap_or(cores).max(1);
-        let done = on_all_cores(&runs, jobs, &bar, AccessRun::run);
+        let done = on_all_cores(&runs, jobs(given), &bar, AccessRun::run);
         bar.finish_and_clear();
         let lessons = done.into_iter().map(|outcome| {
             let outcome = outcome.ok_or_else(|| anyhow::anyhow!("a run is missing"))?;
@@ -77,7 +107,7 @@ impl Seen {
         Ok(Seen(runs.into_iter().zip(lessons).collect()))
     }
 
-    fn lessons(&self) -> Vec<Lesson> {
+    pub fn lessons(&self) -> Vec<Lesson> {
         let all = self.0.iter().flat_map(|(_, lessons)| lessons);
         all.copied().collect()
     }
@@ -129,7 +159,7 @@ fn report(sets: &[Seen; 3], judged: &[(&'static str, Detector)]) -> Report {
 }
 
 /// The share that is taken for what it is, in percent.
-fn right(detector: &Detector, lessons: &[Lesson]) -> f64 {
+pub fn right(detector: &Detector, lessons: &[Lesson]) -> f64 {
     let right = lessons
         .iter()
         .filter(|it| detector.access(&it.features) == it.access);

@@ -7,12 +7,15 @@
 import { readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
+import { legible } from './legible.mjs';
 import { fault, shown_figures } from './written.mjs';
 
 const [page_path, figures_path, charts, texts_path] = process.argv.slice(2);
 const texts = texts_path ? JSON.parse(readFileSync(texts_path, 'utf8')) : [];
 const figures = JSON.parse(readFileSync(figures_path, 'utf8'));
 const expected = charts.split(',');
+/** Elements of a page with everything that its limits allow, and all of it unfolded. */
+const NODES_MAX = 10_000;
 const problems = [];
 const check = (holds, what) => { if (!holds) problems.push(what); };
 
@@ -73,6 +76,37 @@ async function fits(page, name) {
   check(wide.length === 0, `${name}: wider than the window: ${wide.join(', ')}`);
   const scrolls = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
   check(!scrolls, `${name}: the page scrolls sideways`);
+}
+
+/** The steps of a program that are not calls, and the figures that each of them has to show. */
+function* loop_figures(steps, path) {
+  for (const [n, step] of steps.entries()) {
+    const here = `${path}.${n}`;
+    if (step.kind === 'more') yield `${here}.steps`;
+    if (['loop', 'again'].includes(step.kind) && step.times > 1) yield `${here}.times`;
+    if (['loop', 'again', 'more'].includes(step.kind)) yield `${here}.operations`;
+    if (step.kind === 'loop') yield* loop_figures(step.body, `${here}.body`);
+  }
+}
+
+/** What says something in words says its figures as figures: how often loops run, usual sizes, phases, and how well each part was foreseen. */
+async function no_figure_is_left_out(page, name) {
+  const shown = new Set((await shown_figures(page)).map((figure) => figure.path));
+  const run = figures.runs[0], wanted = [];
+  if (run.loops.length) wanted.push(...loop_figures(run.loops[0].steps, 'runs.0.loops.0.steps'));
+  run.accesses.slice(0, 12).forEach(({ way }, n) => { if (way.sizes.length && way.sizes[0][1] * 2 > way.operations) wanted.push(`runs.0.accesses.${n}.way.sizes.0.0`); });
+  if (run.phases.period) wanted.push('runs.0.phases.count');
+  if (run.prediction) wanted.push(...['context_share', 'offset_share', 'transfers'].map((key) => `runs.0.prediction.all.${key}`));
+  run.prediction?.processes.slice(0, 12).forEach((_, n) => wanted.push(...['context_share', 'offset_share'].map((key) => `runs.0.prediction.processes.${n}.all.${key}`)));
+  const missing = wanted.filter((path) => !shown.has(path));
+  check(missing.length === 0, `${name}: not shown as figures: ${missing.slice(0, 5).join(', ')}`);
+}
+
+/** A page is as large as its limits let it become, whatever was recorded: what is drawn once is drawn on a canvas, not as elements. */
+async function stays_small(page, name) {
+  const nodes = await page.evaluate(() => document.querySelectorAll('*').length);
+  check(nodes <= NODES_MAX, `${name}: ${nodes} elements`);
+  console.log(`${name}: ${nodes} elements`);
 }
 
 /** What a reader sees of each figure is the figure of the document under the path that it names, in the unit that it has. */
@@ -174,6 +208,17 @@ async function keyboard(page, name) {
   }
 }
 
+/** Lists that are cut can be had whole. */
+async function unfolds(page, name) {
+  for (const [section, list] of [['accesses', figures.runs[0].accesses], ['files', figures.runs[0].files], ['phases', figures.runs[0].phases.phases]]) {
+    const more = page.locator(`#${section} button.button`).filter({ hasText: /^Show all/ }).last();
+    if (await more.count() === 0) continue;
+    await more.click();
+    const rows = await page.locator(`#${section} tbody tr`).count();
+    check(rows === list.length, `${name}: all ${section} are ${rows} of ${list.length}`);
+  }
+}
+
 async function zooms_by_keys(page, name) {
   const chart = page.locator('[data-chart=activity] canvas');
   await chart.focus();
@@ -220,26 +265,12 @@ async function every_text_is_there(page, name) {
   for (const text of texts) check(seen.includes(text), `${name}: nowhere is “${text}”`);
 }
 
-/** Text can be read, and marks told from their ground (WCAG 2: 4.5 and 3). */
-async function colours_are_legible(page, name) {
-  const contrasts = await page.evaluate(() => {
-    const style = getComputedStyle(document.documentElement);
-    const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.trim().slice(at, at + 2), 16) / 255);
-    const luminance = (hex) => { const [r, g, b] = parse(hex).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-    const contrast = (a, b) => { const [x, y] = [luminance(style.getPropertyValue(a)), luminance(style.getPropertyValue(b))].sort((m, n) => n - m); return (x + 0.05) / (y + 0.05); };
-    const text = ['--ink', '--soft', '--accent', '--read', '--write', '--good', '--bad'].flatMap((c) => ['--card', '--sunk', '--bg'].map((ground) => [c, ground, contrast(c, ground), 4.5]));
-    const marks = ['--read', '--write', '--other', '--good', '--warn'].map((c) => [c, '--card', contrast(c, '--card'), 3]);
-    return [...text, ...marks];
-  });
-  for (const [colour, ground, contrast, least] of contrasts) check(contrast >= least, `${name}: ${colour} on ${ground} has a contrast of ${contrast.toFixed(2)}`);
-}
-
 async function theme(page, name) {
   const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const before = await ground();
   await page.locator('#theme').click();
   check(before !== await ground(), `${name}: the theme does not change`);
-  await colours_are_legible(page, name + ', other theme');
+  await legible(page, name + ', other theme', check);
   await charts_render(page, name + ', other theme');
 }
 
@@ -253,11 +284,14 @@ for (const [width, height, scheme] of [[1280, 900, 'light'], [390, 844, 'dark']]
   await charts_render(page, name);
   await fits(page, name);
   await figures_equal(page, name);
-  await colours_are_legible(page, name);
+  await no_figure_is_left_out(page, name);
+  await legible(page, name, check);
   await findings_lead_to_evidence(page, name);
   await hover_and_click(page, name);
   await keyboard(page, name);
+  await unfolds(page, name);
   await figures_equal(page, name + ', all opened');
+  await stays_small(page, name + ', all opened');
   await fits(page, name + ', all opened');
   await every_text_is_there(page, name);
   const runs = await page.locator('.runs button').count();

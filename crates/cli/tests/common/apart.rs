@@ -31,8 +31,7 @@ pub fn apart(test: &str, bound: Duration, body: impl FnOnce(&Path)) {
         return fs::write(dir.join(PASSED), "").expect("a mark");
     }
     if let Some(missing) = missing() {
-        // Past the capture of the test's output, so that it is seen.
-        return super::nodes::say(&format!("skipped: {test} needs {missing}"));
+        return super::nodes::skipped(&format!("{test} needs {missing}"));
     }
     let place = TempDir::new(test);
     let dir = Path::new(place.path());

@@ -158,6 +158,16 @@ fn says_why(json: &Value) -> bool {
     })
 }
 
+/// The report of a run has what its reads waited, with what was done and without, as figures.
+fn is_reported(place: &Place) -> bool {
+    let report = presagio_ok(&["report", "--json", &place.text("s.json")]).json();
+    let waits = report["runs"][0]["prefetch"]["waits"].as_array().unwrap();
+    waits.iter().any(|wait| {
+        let is_of_file = wait["name"].as_str().unwrap().ends_with("/data");
+        is_of_file && wait["without_ns"].as_u64() > Some(0)
+    })
+}
+
 #[test]
 fn by_default_what_will_be_read_is_loaded_and_the_second_run_knows_it_from_the_start() {
     let place = Place::new("loop");
@@ -182,10 +192,12 @@ fn by_default_what_will_be_read_is_loaded_and_the_second_run_knows_it_from_the_s
         assert_eq!(out, plain);
         let (out, second) = slow.guided(&place, &models, &[]);
         assert_eq!(out, plain);
+        let reported = is_reported(&place);
         let hints = by_reason(&first, "sieving", "hints") + by_reason(&first, "exact", "hints");
         let loaded = by_reason(&second, "exact", "bytes_loaded");
         let useful = number(&second, "/prefetch/bytes_useful");
-        let holds = hints > 0 && loaded > 0 && useful > 0 && says_why(&first) && says_why(&second);
+        let told = says_why(&first) && says_why(&second) && reported;
+        let holds = hints > 0 && loaded > 0 && useful > 0 && told;
         if !holds {
             eprintln!("round {round}: {first:#}\n{second:#}");
         }

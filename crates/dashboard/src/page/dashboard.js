@@ -81,26 +81,41 @@ function nice(max) {
 function plot(name, height, series) {
   const paths = series.map((s) => [s.filled ? svg('path', { class: `fill c-${s.c}` }) : null, svg('path', { class: `edge c-${s.c}` })]);
   const marks = svg('path', { class: 'switch', fill: 'none' });
-  const picture = svg('svg', { class: 'line', viewBox: `0 0 ${WIDE} ${height}`, preserveAspectRatio: 'none', height: height, role: 'img' },
+  const picture = svg('svg', { class: 'line', viewBox: `0 0 ${WIDE} ${height}`, preserveAspectRatio: 'none', height: height, 'aria-hidden': 'true' },
     svg('path', { class: 'base', d: `M0 ${height - 0.5}H${WIDE}` }), marks, ...paths.flat().filter(Boolean));
   const max = el('span', { class: 'max' });
   const cursor = el('span', { class: 'cursor', hidden: true });
-  const box = el('div', { class: 'plotbox', 'data-chart': name }, picture, max, cursor);
-  let shown = { samples: [], from: 0, at: null };
+  const box = el('div', { class: 'plotbox', 'data-chart': name, role: 'img', tabindex: 0 }, picture, max, cursor);
+  let shown = { samples: [], from: 0, at: null }, on = null;
+  const nearest = (at) => shown.samples.reduce((best, s) => (!best || Math.abs(s.at_ms - at) < Math.abs(best.at_ms - at) ? s : best), null);
+  const left = (sample) => clamp((sample.at_ms - shown.from) / SPAN_MS, 0, 1);
+  const pick = (sample, event) => {
+    if (!sample) return;
+    on = sample;
+    cursor.hidden = false;
+    cursor.style.left = left(sample) * 100 + '%';
+    const value = (s) => (shown.at ? fig(`${shown.at(sample)}.${s.key}`, s.kind) : format(s.get(sample), s.kind));
+    tip(event, clock(sample.at_ms), series.map((s) => [s.name, value(s)]));
+  };
   const point = (event) => {
     const r = box.getBoundingClientRect();
-    const at = shown.from + ((event.clientX - r.left) / r.width) * SPAN_MS;
-    const near = shown.samples.reduce((best, s) => (!best || Math.abs(s.at_ms - at) < Math.abs(best.at_ms - at) ? s : best), null);
-    if (!near) return;
-    cursor.hidden = false;
-    cursor.style.left = clamp((near.at_ms - shown.from) / SPAN_MS * 100, 0, 100) + '%';
-    const value = (s) => (shown.at ? fig(`${shown.at(near)}.${s.key}`, s.kind) : format(s.get(near), s.kind));
-    tip(event, clock(near.at_ms), series.map((s) => [s.name, value(s)]));
+    pick(nearest(shown.from + ((event.clientX - r.left) / r.width) * SPAN_MS), event);
   };
-  const leave = () => { cursor.hidden = true; hideTip(); };
+  // The charts move on while somebody reads: a key goes on from where the sample is by now, from the newest one at first.
+  const press = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || !shown.samples.length) return;
+    event.preventDefault();
+    const last = shown.samples.length - 1, from = on ? shown.samples.indexOf(nearest(on.at_ms)) : last + 1;
+    const sample = shown.samples[clamp(from + step, 0, last)];
+    pick(sample, at(box, left(sample) * box.clientWidth, height / 2));
+  };
+  const leave = () => { on = null; cursor.hidden = true; hideTip(); };
   box.addEventListener('pointermove', point);
   box.addEventListener('pointerdown', point);
   box.addEventListener('pointerleave', leave);
+  box.addEventListener('keydown', press);
+  box.addEventListener('blur', leave);
   return {
     node: box,
     // `path` is where the snapshot has these samples, if it has them.
@@ -116,7 +131,7 @@ function plot(name, height, series) {
       });
       set(marks, 'd', (switches || []).filter((at) => at >= from).map((at) => `M${(((at - from) / SPAN_MS) * WIDE).toFixed(1)} 0V${height}`).join(''));
       text(max, samples.length ? format(greatest, series[0].kind) : '');
-      set(picture, 'aria-label', `${name}: ${series.map((s) => `${s.name} ${format(samples.length ? s.get(samples[samples.length - 1]) : null, s.kind)}`).join(', ')}`);
+      set(box, 'aria-label', `${name}; arrow keys go through it: ${series.map((s) => `${s.name} ${format(samples.length ? s.get(samples[samples.length - 1]) : null, s.kind)}`).join(', ')}`);
     },
   };
 }
@@ -163,9 +178,9 @@ decisions.more = el('button', { class: 'button', type: 'button', onclick: () => 
 decisions.body.append(decisions.none, decisions.list, decisions.more);
 
 function frame() {
-  const links = [['nodes', 'Nodes'], ['situations', 'Situations'], ['decisions', 'Decisions']];
+  const links = [['nodes', 'Nodes'], ['situations', 'Situations'], ['patterns', 'Patterns'], ['decisions', 'Decisions']];
   const go = (id) => (e) => { e.preventDefault(); $(id).scrollIntoView(); $(id).focus({ preventScroll: true }); };
-  $('bar').append(el('div', { class: 'in' }, el('ul', {}, links.map(([id, name]) => el('li', {}, el('a', { href: '#' + id, onclick: go(id) }, name)))), status.node));
+  $('bar').append(el('div', { class: 'in' }, el('ul', {}, links.map(([id, name]) => el('li', { 'data-to': id }, el('a', { href: '#' + id, onclick: go(id) }, name)))), status.node));
   $('top').append(el('div', {}, eyebrow, title, how), el('div', { class: 'tools' }, theme));
   $('main').replaceChildren(banner, stats, whole.node, nodes.node, knows.node, patterns.node, decisions.node);
 }
@@ -360,9 +375,8 @@ function matrix(links, at, name, mark) {
     const number = links.findIndex((it) => it.from === from && it.to === to);
     const td = el('td', {}, number < 0 ? '' : fig(`${at}.${number}.share`, 'percent'));
     if (number >= 0) {
-      const { share } = links[number];
-      td.style.background = `color-mix(in srgb, var(--accent) ${Math.round(8 + share * 62)}%, var(--card))`;
-      if (share > 0.72) td.style.color = 'var(--card)';
+      // No stronger than this, or the figure could not be read on it, in the light or in the dark.
+      td.style.background = `color-mix(in srgb, var(--accent) ${Math.round(8 + links[number].share * 40)}%, var(--card))`;
       td.addEventListener('pointermove', (e) => tip(e, `${name(from)} → ${name(to)}`, [['from', from], ['to', to], ['times', fig(`${at}.${number}.times`, 'count')], ['share', fig(`${at}.${number}.share`, 'percent')]]));
       td.addEventListener('pointerleave', hideTip);
     }
@@ -390,7 +404,8 @@ function drawSituations() {
 
 // ---------- patterns ----------
 function drawPatterns() {
-  patterns.node.hidden = !NOW.patterns;
+  const link = document.querySelector('#bar [data-to=patterns]');
+  patterns.node.hidden = link.hidden = !NOW.patterns;
   if (!NOW.patterns) return;
   const { next, list, chain } = NOW.patterns;
   patterns.note.replaceChildren(fig('patterns.known', 'count'), ' are known.', ...(next ? [' Next, most likely: pattern ', fig('patterns.next.0', 'text'), ' (', fig('patterns.next.1', 'percent'), ').'] : []));

@@ -3,8 +3,8 @@
 //! What a loop has understood, it does itself if such things were quick lately ([`crate::jobs::Pace`]). Sometimes that is
 //! wrong: the file system hangs. So a thread gets up from the loop's state before it does anything that could wait, and
 //! sits down again after that. A watchman looks round: where somebody has been away for too long, another thread takes
-//! the seat, and what held the first one up is for the threads from now on. When the first comes back, it finds its seat
-//! taken, and ends.
+//! the seat, and what held the first one up is for the threads as long as that lasts. When the first comes back, it finds
+//! its seat taken, and ends.
 
 use super::turner::{Task, Turner};
 use crate::node::Shared;
@@ -21,8 +21,9 @@ const HELD_UP: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY_IDLE: Duration = Duration::from_millis(200);
 
-/// Threads that may be held up at a time; with more, nobody takes their seats: everything hangs then.
-const HELD_UP_MAX: u64 = 256;
+/// Threads of a loop that may be held up at a time; with more, nobody takes their seats: everything hangs then. That takes
+/// as many different things that hang, or that begin to hang at once: of one that does, the threads do the rest.
+const HELD_UP_MAX: usize = 256;
 
 /// A loop, and who turns it.
 pub struct Seat {
@@ -37,8 +38,8 @@ pub struct Seat {
     away_since: AtomicU64,
     /// With what.
     away_with: AtomicU8,
-    /// Threads that were held up and have not come back.
-    held_up: AtomicU64,
+    /// What the threads do that were held up and have not come back.
+    held_up: Mutex<Vec<u8>>,
     turns: AtomicU64,
     start: Instant,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -56,7 +57,7 @@ impl Seat {
             term: AtomicU64::new(0),
             away_since: AtomicU64::new(0),
             away_with: AtomicU8::new(0),
-            held_up: AtomicU64::new(0),
+            held_up: Mutex::default(),
             turns: AtomicU64::new(0),
             start: Instant::now(),
             thread: Mutex::new(None),
@@ -93,7 +94,8 @@ impl Seat {
         let term = self.term.fetch_add(1, Ordering::SeqCst) + 1;
         self.away_since.store(0, Ordering::SeqCst);
         self.node.data.mailbox(self.number).own(term);
-        while self.do_tasks(term) {
+        let mut last = 0;
+        while self.do_tasks(term, &mut last) {
             let mut turner = self.turner.lock().unwrap_or_else(PoisonError::into_inner);
             self.turns.fetch_add(1, Ordering::Relaxed);
             match turner.turn() {
@@ -102,16 +104,18 @@ impl Seat {
             }
         }
         // Somebody took over while this one was held up.
-        self.held_up.fetch_sub(1, Ordering::SeqCst);
+        self.came_back(last);
     }
 
-    /// Does what has to be done, one after the other: whoever takes over goes on with the next. False if somebody did.
-    fn do_tasks(&self, term: u64) -> bool {
+    /// Does what has to be done, one after the other, and says what that is: whoever takes over goes on with the next. False if
+    /// somebody did.
+    fn do_tasks(&self, term: u64, last: &mut u8) -> bool {
         loop {
             let task = self.tasks().pop_front();
             let Some(task) = task else {
                 break;
             };
+            *last = task.kind();
             if self.term.load(Ordering::SeqCst) == term {
                 self.away(&task);
             }
@@ -133,6 +137,31 @@ impl Seat {
         let since = self.start.elapsed().as_nanos() as u64;
         self.away_with.store(task.kind(), Ordering::Relaxed);
         self.away_since.store(since.max(1), Ordering::SeqCst);
+    }
+
+    fn held_up(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.held_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever sits here is held up; false if that is one too many.
+    fn gets_held_up(&self, kind: u8) -> bool {
+        let mut held_up = self.held_up();
+        if held_up.len() >= HELD_UP_MAX {
+            return false;
+        }
+        held_up.push(kind);
+        self.node.pace.is_held_up(kind);
+        true
+    }
+
+    /// One who was held up goes on; it had been doing this when it found out. By a hair's breadth that is not what the watchman
+    /// saw it do: then it is any, so that none is left in the end.
+    fn came_back(&self, kind: u8) {
+        let mut held_up = self.held_up();
+        let at = held_up.iter().position(|held| *held == kind).unwrap_or(0);
+        if at < held_up.len() {
+            self.node.pace.goes_on(held_up.swap_remove(at));
+        }
     }
 
     /// Whether whoever sits here is held up, and with what.
@@ -162,15 +191,13 @@ pub fn watch(seats: &[Arc<Seat>], ending: &AtomicBool) {
             let Some(kind) = seat.is_held_up() else {
                 continue;
             };
-            seat.node.pace.is_slow(kind);
-            if seat.held_up.load(Ordering::SeqCst) >= HELD_UP_MAX {
+            if !seat.gets_held_up(kind) {
                 continue;
             }
             tracing::warn!("loop {} is held up: another thread takes over", seat.number);
-            seat.held_up.fetch_add(1, Ordering::SeqCst);
             seat.away_since.store(0, Ordering::SeqCst);
             if let Err(error) = seat.take() {
-                seat.held_up.fetch_sub(1, Ordering::SeqCst);
+                seat.came_back(kind);
                 tracing::warn!("no thread to take over loop {}: {error}", seat.number);
             }
         }

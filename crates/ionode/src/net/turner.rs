@@ -20,7 +20,7 @@ use crate::jobs::unharmed;
 use crate::node::Shared;
 use crate::peer::{Peer, Proof};
 use crate::ring::Ring;
-use crate::session::{Open, Session, refuse};
+use crate::session::{LIST_HEAD, Open, Session, refuse};
 use presagio_core::Range;
 use presagio_ninep::request::WRITE_HEAD;
 use presagio_ninep::{
@@ -43,6 +43,9 @@ const RING: u64 = u64::MAX - 1;
 
 /// Events that are taken at a time.
 const EVENTS_MAX: usize = 64;
+
+/// The type of requests for what is in a directory.
+const LISTING: u8 = 40;
 
 /// The type of what wraps a request that must not be done twice.
 const ONCE: u8 = 204;
@@ -396,7 +399,7 @@ impl Turner {
             let Some(head) = self.head(slot, frames)? else {
                 return Ok(());
             };
-            if !self.may_have_more(slot, head.kind) {
+            if !self.may_have_more(slot, &head) {
                 self.connections[slot].held_back = true;
                 return Ok(());
             }
@@ -449,8 +452,8 @@ impl Turner {
         }
     }
 
-    /// Whether another request of the connection may be taken in. Only what carries data needs memory.
-    fn may_have_more(&mut self, slot: usize, kind: Kind) -> bool {
+    /// Whether another request of the connection may be taken in. Only what carries data, or gets some, needs memory.
+    fn may_have_more(&mut self, slot: usize, head: &Head) -> bool {
         if self.draining {
             return false;
         }
@@ -461,7 +464,8 @@ impl Turner {
         {
             return false;
         }
-        let with_data = matches!(kind.0, 116 | WRITING | ONCE);
+        let with_data =
+            matches!(head.kind.0, 116 | LISTING | WRITING | ONCE) || head.size > COPY_MAX;
         let session = connection.session.as_ref();
         let account = session.and_then(|session| session.account());
         // What has come in part, and counts, may come to its end: it would wait for itself.
@@ -586,6 +590,7 @@ impl Turner {
             slot,
             epoch: connection.epoch,
             tag,
+            in_the_clear: connection.tls.is_none(),
             load: under_way
                 .map(|it| std::mem::take(&mut it.load))
                 .unwrap_or_default(),
@@ -644,13 +649,25 @@ impl Turner {
             Request::Flush { old_tag } => return self.flush(slot, tag, old_tag),
             Request::Read { count, .. } => count.min(session.msize() - IO_HEADER) as usize,
             Request::Write { data, .. } => data.bytes().len(),
+            Request::ReadDir { count, .. } => session.list_max(count) + LIST_HEAD,
             _ => frame.body.len(),
         };
         self.begin(slot, tag, bytes)?;
+        if kind.0 == LISTING {
+            self.count_reply(slot, tag, bytes);
+        }
         if self.is_its_turn(slot, tag, &request, frame) {
             self.start(slot, session, request, frame);
         }
         Ok(())
+    }
+
+    /// What the reply will take counts from now on: as many may be asked for at once as there is memory for.
+    fn count_reply(&mut self, slot: usize, tag: Tag, bytes: usize) {
+        let counted = self.node.data.buffers.count(bytes);
+        if let Some(under_way) = self.connections[slot].under_way.get_mut(&tag.0) {
+            under_way.load.body = Some(counted);
+        }
     }
 
     /// Whether a request may be done now; if not, it waits for those before it.
@@ -672,7 +689,8 @@ impl Turner {
             under_way.fids = fids;
             if !is_first {
                 under_way.waiting = Some((frame.kind, frame.body.to_vec()));
-                under_way.load.body = body_of(&self.node, frame);
+                let body = &mut under_way.load.body;
+                *body = body.take().or_else(|| body_of(&self.node, frame));
             }
         }
         is_first
@@ -810,7 +828,7 @@ impl Turner {
     /// All that is no read or write of a file: by this loop if such requests are quick, else on a thread.
     fn perform(&mut self, slot: usize, session: Arc<Session>, to: ReplyTo, frame: Frame<'_>) {
         let load = Load {
-            body: body_of(&self.node, frame),
+            body: to.load.body.or_else(|| body_of(&self.node, frame)),
             ..to.load
         };
         let perform = Perform {
@@ -834,8 +852,7 @@ impl Turner {
         if self.node.pace.is_quick(perform.kind.0) && !perform.may_wait {
             return self.tasks.push(Task::Perform(perform));
         }
-        let node = self.node.clone();
-        self.node.jobs.run(move || perform.run(&node));
+        perform.hand_over(&self.node);
     }
 
     /// Tells that an old request is answered, once it is.
@@ -1058,10 +1075,14 @@ impl Task {
     }
 
     /// Does it, on this thread or by handing it over.
-    pub fn run(self, node: &Shared) {
+    pub fn run(self, node: &Arc<Shared>) {
         match self {
             Task::Serve(batch) => node.data.serve(&batch),
             Task::Append(to, session, file, data) => node.data.append(to, session, file, data),
+            // Many may have been found to do before one of them hung.
+            Task::Perform(perform) if !node.pace.is_quick(perform.kind.0) => {
+                perform.hand_over(node)
+            }
             Task::Perform(perform) => perform.run(node),
         }
     }
@@ -1078,6 +1099,11 @@ pub struct Perform {
 }
 
 impl Perform {
+    fn hand_over(self, node: &Arc<Shared>) {
+        let here = node.clone();
+        node.jobs.run(move || self.run(&here));
+    }
+
     fn run(self, node: &Shared) {
         let (kind, tag) = (self.kind, self.to.tag);
         let frame = Frame {
@@ -1098,7 +1124,9 @@ impl Perform {
             }
             Err(_) => refuse(tag, Errno::PROTO, &mut out),
         }
-        let (to, out) = (self.to, Out::Encoded(out));
+        let (mut to, out) = (self.to, reply_of(node, out));
+        // The request is gone, and the reply counts for itself.
+        to.load.body = None;
         let mailbox = node.data.mailbox(to.turner);
         mailbox.post(|mail| mail.done.push(Done { to, out }));
     }
@@ -1111,6 +1139,16 @@ const NESTED: &str = "a connection's frames are looked at by one at a time";
 fn body_of(node: &Shared, frame: Frame<'_>) -> Option<Counted> {
     let bytes = frame.body.len();
     (bytes > COPY_MAX as usize).then(|| node.data.buffers.count(bytes))
+}
+
+/// A reply; a large one is counted until it was sent.
+fn reply_of(node: &Shared, encoded: Vec<u8>) -> Out {
+    if encoded.len() <= COPY_MAX as usize {
+        return Out::Encoded(encoded);
+    }
+    let mut buffer = node.data.buffers.take(encoded.len());
+    buffer.bytes_mut().copy_from_slice(&encoded);
+    Out::Data(buffer)
 }
 
 /// The largest frame that is taken now.

@@ -18,6 +18,7 @@ mod xattrs;
 
 pub use fence::Fences;
 pub use fids::{AllFids, Held, Open};
+pub use names::LIST_HEAD;
 
 use crate::accounts::Account;
 use crate::auth::shares::Share;
@@ -204,7 +205,7 @@ impl Session {
     /// Does one request. What the node itself does not allow anybody is audited; what the file system does not is not.
     fn answer(&self, request: Request<'_>, answer: &mut Answer<'_>) -> Result<()> {
         let done = self.do_request(request, answer);
-        if let Err(error @ (Errno::PERM | NXIO)) = done
+        if let Err(error @ (Errno::PERM | Errno::ROFS | NXIO)) = done
             && let Some(what) = self.forbidden(&request, error)
         {
             self.node.audit(&self.peer, &what);
@@ -219,6 +220,10 @@ impl Session {
             held.is_ok_and(|held| self.node.export.is_own(&held.place, name.bytes()))
         };
         let names_own = match *request {
+            _ if error == Errno::ROFS => {
+                let is_ours = self.node.export.writable().is_err();
+                return is_ours.then_some("it tried to change what is exported to be read only");
+            }
             Request::Open { .. } | Request::Create { .. } if error == NXIO => {
                 return Some("it tried to open a device, a pipe or a socket");
             }

@@ -10,7 +10,10 @@ use smallvec::SmallVec;
 use std::sync::{Arc, PoisonError};
 
 /// Bytes before the entries of an `Rreaddir`.
-const LIST_HEAD: usize = 11;
+pub const LIST_HEAD: usize = 11;
+
+/// The largest `Rreaddir`, however much is asked for: who wants more asks again, and what nobody reads stays small.
+const LIST_MAX: u32 = 64 << 10;
 
 impl Session {
     pub(super) fn walk<const N: usize>(
@@ -79,7 +82,7 @@ impl Session {
         };
         // One reader at a time: the descriptor has one position.
         let dir = dir.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = count.min(self.msize - LIST_HEAD as u32) as usize;
+        let count = self.list_max(count);
         let start = answer.out.len();
         answer.out.extend_from_slice(&[0; LIST_HEAD]);
         let limit = start + LIST_HEAD + count;
@@ -97,6 +100,12 @@ impl Session {
         let head = readdir_head(answer.tag, bytes as u32);
         answer.out[start..start + LIST_HEAD].copy_from_slice(&head);
         Ok(())
+    }
+
+    /// Bytes of entries that are given to who asks for `count`.
+    pub fn list_max(&self, count: u32) -> usize {
+        let whole = self.msize.min(LIST_MAX) as usize;
+        whole.saturating_sub(LIST_HEAD).min(count as usize)
     }
 
     /// The directory in which something is made, by a thread that acts as its holder, for a group of the holder's.

@@ -5,7 +5,7 @@
 pub mod munged;
 
 use presagio_ionode::{Address, Config, Node, Opened};
-use presagio_storage::Directory;
+use presagio_storage::{Directory, Storage};
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,6 +26,11 @@ pub struct Guarded {
 impl Guarded {
     /// With a configuration that `change` has changed.
     pub fn with(change: impl FnOnce(&mut Config)) -> Guarded {
+        Guarded::on(Arc::new(Directory), change)
+    }
+
+    /// On another storage.
+    pub fn on(storage: Arc<dyn Storage>, change: impl FnOnce(&mut Config)) -> Guarded {
         listen_to_audit();
         let directory = tempfile::tempdir().expect("a temporary directory");
         // Other users may come as far as the socket.
@@ -40,7 +45,7 @@ impl Guarded {
             Address::Unix(directory.path().join("socket")),
             Address::Tcp("127.0.0.1:0".to_owned()),
         ];
-        let node = Node::start(config, Arc::new(Directory), &addresses, false);
+        let node = Node::start(config, storage, &addresses, false);
         let mut node = node.expect("a node");
         let window = node.open_window(&Address::Tcp("127.0.0.1:0".to_owned()), Opened::default());
         let Address::Tcp(window) = window.expect("a window") else {

@@ -18,6 +18,9 @@ pub struct Gate {
 struct State {
     reads_wait: bool,
     writes_wait: bool,
+    sizes_wait: bool,
+    /// Whether files that are opened now are not to wait for their size.
+    spares_new: bool,
     panics: bool,
     waiting: usize,
     batches: Vec<usize>,
@@ -38,6 +41,16 @@ impl Gate {
         self.state().writes_wait = true;
     }
 
+    /// Asking for the size of a file waits from now on, if that was opened since.
+    pub fn shut_sizes(&self) {
+        self.state().sizes_wait = true;
+    }
+
+    /// Files that are opened from now on are as any other; those that wait do so still.
+    pub fn spare_new_files(&self) {
+        self.state().spares_new = true;
+    }
+
     /// Everything panics from now on, as a node with a fault would.
     pub fn break_down(&self) {
         self.state().panics = true;
@@ -47,6 +60,7 @@ impl Gate {
     pub fn open(&self) {
         let mut state = self.state();
         (state.reads_wait, state.writes_wait) = (false, false);
+        state.sizes_wait = false;
         state.panics = false;
         self.opened.notify_all();
     }
@@ -95,7 +109,12 @@ impl Storage for Gated {
     fn open(&self, opened: OwnedFd, access: Access) -> io::Result<Arc<dyn Bytes>> {
         let bytes = Directory.open(opened, access)?;
         let gate = self.0.clone();
-        Ok(Arc::new(GatedBytes { bytes, gate }))
+        let size_waits = gate.state().sizes_wait && !gate.state().spares_new;
+        Ok(Arc::new(GatedBytes {
+            bytes,
+            gate,
+            size_waits,
+        }))
     }
 
     fn created(&self, opened: BorrowedFd<'_>) -> io::Result<()> {
@@ -114,6 +133,7 @@ impl Storage for Gated {
 struct GatedBytes {
     bytes: Arc<dyn Bytes>,
     gate: Arc<Gate>,
+    size_waits: bool,
 }
 
 impl Bytes for GatedBytes {
@@ -148,6 +168,9 @@ impl Bytes for GatedBytes {
     }
 
     fn size(&self) -> io::Result<Option<Size>> {
+        if self.size_waits {
+            self.gate.pass(|state| state.sizes_wait, 0);
+        }
         self.bytes.size()
     }
 

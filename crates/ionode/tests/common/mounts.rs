@@ -14,7 +14,7 @@ impl Mounted {
         let output = mount.output().expect("mount");
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            println!("skipped: {what:?} cannot be mounted here: {why}");
+            super::skipped(&format!("{what:?} cannot be mounted here: {why}"));
             return None;
         }
         Some(Mounted(at.to_owned()))
@@ -33,7 +33,7 @@ impl Mounted {
         let quiet = mkfs.arg("-q").arg(image).stderr(Stdio::null());
         let made = quiet.status().is_ok_and(|status| status.success());
         if !made {
-            println!("skipped: no mkfs.ext4 here");
+            super::skipped("no mkfs.ext4 here");
             return None;
         }
         Mounted::new(&["-o", "loop"], image, at)

@@ -113,6 +113,12 @@ impl<F: AsFd> Socket<F> {
     }
 }
 
+impl<F: AsFd> AsFd for Socket<F> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl<F: AsFd + Send + Sync> Stream for Socket<F> {
     fn recv(&self, to: &mut [u8], patience: Duration) -> io::Result<usize> {
         let flags = match patience.is_zero() {

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -270,6 +270,13 @@ impl Stream for TlsSocket {
     fn close(&self) {
         // No word of parting: it would only wait behind what is not to arrive.
         abort(&self.socket);
+    }
+}
+
+/// The socket below: to wait until it takes more. What is in it is nobody's but this.
+impl AsFd for TlsSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opening, closing, duplicating and the like: the C face of `ops`. On x86-64 a function with an optional argument can be taken
 //! for one that always has it.
 
-use super::ops::{self, TEMPORARY, replacing};
+use super::ops::{self, TEMPORARY, renaming, replacing};
 use libc::{c_char, c_int, c_uint, mode_t, off_t};
 use presagio_core::Action::{Allocate, Sync, Truncate};
 
@@ -18,6 +18,9 @@ hooks! {
     fn mkostemp, mkostemp64(template: *mut c_char, flags: c_int) -> c_int = |call| ops::open(template, TEMPORARY | flags, call);
     fn mkstemps, mkstemps64(template: *mut c_char, suffix: c_int) -> c_int = |call| ops::open(template, TEMPORARY, call);
     fn mkostemps, mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int = |call| ops::open(template, TEMPORARY | flags, call);
+    fn rename(from: *const c_char, to: *const c_char) -> c_int = |call| renaming(call);
+    fn renameat(from_at: c_int, from: *const c_char, to_at: c_int, to: *const c_char) -> c_int = |call| renaming(call);
+    fn renameat2(from_at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_uint) -> c_int = |call| renaming(call);
 
     fn close(fd: c_int) -> c_int = |call| ops::close(fd, call);
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = |call| ops::close_range(first, last, flags, call);

@@ -3,7 +3,7 @@
 //! Before a descriptor closes or is replaced, it is forgotten: afterwards another thread may have got its number.
 
 use crate::watch::{Moment, Watch};
-use crate::{descriptors, life, thread};
+use crate::{descriptors, life, paths, thread};
 use libc::{c_char, c_int, c_uint, off_t};
 use presagio_core::Action;
 use std::ffi::CStr;
@@ -74,6 +74,13 @@ pub unsafe fn open_at(
 pub unsafe fn open(path: *const c_char, flags: c_int, call: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as the caller vouches.
     unsafe { open_at(libc::AT_FDCWD, path, flags, call) }
+}
+
+/// Directories below what is renamed get other paths.
+pub fn renaming(call: impl FnOnce() -> c_int) -> c_int {
+    let result = call();
+    paths::renamed();
+    result
 }
 
 /// What the family of mkstemp opens with.

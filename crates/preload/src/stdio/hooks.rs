@@ -15,6 +15,7 @@ type WideChar = i32;
 hooks! {
     fn fopen, fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE = |call| ops::open(path, call);
     fn tmpfile, tmpfile64() -> *mut FILE = |call| ops::open(std::ptr::null(), call);
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE = |call| ops::attach(fd, mode, call);
     fn freopen, freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = |call| ops::reopen(path, stream, call);
     fn fclose(stream: *mut FILE) -> c_int = |call| ops::close(stream, call);
 

@@ -229,8 +229,43 @@ unsafe fn opened(stream: *mut FILE, path: *const c_char, moment: &Moment) {
         if !descriptors::is_opened_aside(number, path) {
             let flags = sys::open_flags(number).unwrap_or(0);
             fd::ops::announce(number, libc::AT_FDCWD, path, flags, moment);
+            expect_appends(number);
         }
     });
+}
+
+/// The first bytes that an appending stream writes go to the end, wherever the position is: from there on they are counted.
+fn expect_appends(number: c_int) {
+    if let Some(file) = descriptors::followed_so_far(number)
+        && file.appends()
+    {
+        file.set_position(file.next_write(number));
+    }
+}
+
+/// A stream is made of a descriptor. One that appends makes the descriptor append too, and may move its position to the end.
+///
+/// # Safety
+///
+/// The mode is that of the call.
+pub unsafe fn attach(
+    fd: c_int,
+    mode: *const c_char,
+    call: impl FnOnce() -> *mut FILE,
+) -> *mut FILE {
+    let stream = call();
+    // SAFETY: the C library has just read the mode.
+    let appends = !stream.is_null() && unsafe { *mode } == b'a' as c_char;
+    // Of a descriptor that was never used, both are asked for when it is.
+    if appends
+        && life::is_on()
+        && let Some(file) = descriptors::followed_so_far(fd)
+        && !file.appends()
+    {
+        file.set_append(true);
+        file.settle(fd);
+    }
+    stream
 }
 
 /// A stream whose file is about to be closed.

@@ -1,8 +1,19 @@
 /* Appending: wherever the position is, and whatever offset is given. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+/* A stream makes a descriptor append that did not, and leaves the large file that is there as it is. */
+static int by_descriptor(const char *mode, int flush)
+{
+    int fd = open("c", O_RDWR);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, mode);
+    if (!f || fputs("small\n", f) < 0 || (flush && fflush(f) != 0))
+        return 1;
+    return fputs("and small\n", f) < 0 || fclose(f) != 0;
+}
 
 int main(void)
 {
@@ -29,5 +40,16 @@ int main(void)
         }
     }
     fclose(f);
+    int c = open("c", O_WRONLY | O_CREAT, 0644);
+    char *large = calloc(1, 1 << 20);
+    if (write(c, large, 1 << 20) != 1 << 20 || close(c) != 0)
+        return 5;
+    /* What is read before anything was appended is at the beginning. */
+    int d = open("c", O_RDWR | O_APPEND);
+    if (read(d, buffer, 8) != 8 || write(d, "end", 3) != 3 || read(d, buffer, 8) != 0 || close(d) != 0)
+        return 6;
+    for (int i = 0; i < 4; i++)
+        if (by_descriptor(i < 2 ? "a" : "a+", i % 2) != 0)
+            return 7;
     return 0;
 }

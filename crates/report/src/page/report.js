@@ -23,8 +23,8 @@ function fig(path, kind = kindOf(path)) {
   const value = lookUp(path);
   return el('span', { 'data-figure': path, 'data-kind': kind, 'data-value': JSON.stringify(value) }, format(value, kind));
 }
-// Things with commas between them.
-const listed = (things) => things.flatMap((thing, n) => (n ? [', ', thing] : [thing]));
+// Things with commas between them, or something else.
+const listed = (things, between = ', ') => things.flatMap((thing, n) => (n ? [between, thing] : [thing]));
 const run = (path) => `runs.${AT}.${path}`;
 
 const LABELS = {
@@ -32,7 +32,7 @@ const LABELS = {
   other_ns: 'Neither', operations: 'Operations', failed: 'Failed', bytes: 'Bytes', bytes_read: 'Bytes read', bytes_written: 'Bytes written',
   reach: 'Used up to', processes: 'Processes', median: 'Median', p90: '90 % below', p99: '99 % below', max: 'Largest', mean: 'Mean',
   count: 'Requests', small_share: 'Smaller than 32 KiB', count_share: 'Share of calls', from_ns: 'Those of at least', lane_median_ns: 'Process in the middle', not_seen_count: 'Things not seen', with_ns: 'A read waits', without_ns: 'With nothing', hidden_share: 'Hidden', consecutive_share: 'Consecutive', onward_share: 'Onward', period_ns: 'Period', confidence: 'Confidence',
-  elapsed_ns: 'Whole run', files: 'Files', phase_ns: 'Length of a phase', in_phases: 'Time within phases', right_share: 'Foreseen exactly', right: 'Foreseen exactly', hit_ratio: 'Hit ratio',
+  elapsed_ns: 'Whole run', files: 'Files', phase_ns: 'Length of a phase', in_phases: 'Time within phases', right_share: 'Foreseen exactly', right: 'Foreseen exactly', hit_ratio: 'Hit ratio', context_share: 'Call foreseen', offset_share: 'Offset foreseen',
   bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Useful', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
 };
 
@@ -346,13 +346,13 @@ function timeline() {
   const phaseAt = (t) => phases.findIndex((p) => t >= p.begin_ns && t <= p.end_ns);
   const inBin = (key, b, kind) => fig(run(`timeline.all.${key}.${b}`), kind);
   const rowsAt = (t) => { const b = binAt(t), p = phaseAt(t); return [['Read', inBin('read', b, 'bytes')], ['Written', inBin('written', b, 'bytes')], ['Operations', inBin('operations', b, 'count')],
-    ['Time in reads', inBin('read_ns', b, 'time')], ['Time in writes', inBin('write_ns', b, 'time')], ['Neither', inBin('other_ns', b, 'time')], ...(phases.length > 1 && p >= 0 ? [['Phase', `${p + 1} of ${phases.length}`]] : [])]; };
+    ['Time in reads', inBin('read_ns', b, 'time')], ['Time in writes', inBin('write_ns', b, 'time')], ['Neither', inBin('other_ns', b, 'time')], ...(phases.length > 1 && p >= 0 ? [['Phase', el('span', {}, `${p + 1} of `, fig(run('phases.count')))]] : [])]; };
   const title = (bin, ns) => `${time(bin * ns)} to ${time((bin + 1) * ns)}`;
   const pinAt = (t) => {
     const b = binAt(t);
     const busy = line.lanes.map((l, n) => { const a = l.activity, i = clamp(Math.floor(t / a.bin_ns), 0, a.read.length - 1); return [n, a.read_ns[i] + a.write_ns[i] + a.other_ns[i], a.read[i], a.written[i], i]; })
       .filter((x) => x[1] > 0 || x[2] > 0 || x[3] > 0).sort((x, y) => y[1] - x[1]);
-    pin.pin(title(b, all.bin_ns), rowsAt(t), busy.length > 1 ? el('div', {}, el('div', { class: 'sub' }, `${busy.length} processes were in I/O around then, the busiest:`),
+    pin.pin(title(b, all.bin_ns), rowsAt(t), busy.length > 1 ? el('div', {}, el('div', { class: 'sub' }, 'In I/O around then, the busiest first:'),
       el('ol', {}, busy.slice(0, 8).map((x) => el('li', {}, `${line.lanes[x[0]].label}: `, fig(run(`timeline.lanes.${x[0]}.activity.read.${x[4]}`), 'bytes'), ' read, ', fig(run(`timeline.lanes.${x[0]}.activity.written.${x[4]}`), 'bytes'), ' written')))) : null);
   };
   const pinLane = (n, t) => {
@@ -428,12 +428,12 @@ function accesses() {
       ...(w.sizes.length ? [['Steps', listed(w.steps.map((s, i) => (s ? el('span', {}, STEP_NAMES[i] + ' ', fig(run(`accesses.${n}.way.steps.${i}`), 'count')) : null)).filter(Boolean))]] : [])],
       stackOf(a.site), a.file !== null && RUN.files[a.file].heat ? el('button', { class: 'button', type: 'button', onclick: () => goTo({ section: 'files', select: a.file }) }, 'Show this file') : null);
   };
-  const usual = (w) => (w.sizes.length && w.sizes[0][1] * 2 > w.operations ? bytes(w.sizes[0][0]) + ' ' : '');
+  const usual = (w, n) => (w.sizes.length && w.sizes[0][1] * 2 > w.operations ? [fig(run(`accesses.${n}.way.sizes.0.0`), 'bytes'), ' '] : []);
   const site = (a) => (a.site === null ? null : RUN.sites[a.site].label);
   const most = Math.max(...RUN.accesses.map((a) => a.time_share), .0001);
   RUN.accesses.forEach((a, n) => {
     const row = el('tr', { class: 'pick', tabindex: 0, 'aria-selected': 'false', onclick: () => choose(n), onkeydown: (e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); choose(n); } } },
-      el('td', { class: 'name' }, el('span', { class: kindClass(a.action) }, `${usual(a.way)}${a.way.sizes.length && a.way.word !== 'single' ? a.way.word + ' ' : ''}${a.action}`), el('small', {}, site(a) || '')),
+      el('td', { class: 'name' }, el('span', { class: kindClass(a.action) }, usual(a.way, n), `${a.way.sizes.length && a.way.word !== 'single' ? a.way.word + ' ' : ''}${a.action}`), el('small', {}, site(a) || '')),
       el('td', { class: 'name', title: a.name }, a.name.split('/').pop() || a.name, a.files > 1 ? el('small', {}, fig(run(`accesses.${n}.files`)), ' files') : null),
       el('td', { class: 'num wide' }, fig(run(`accesses.${n}.way.operations`))), el('td', { class: 'num wide' }, fig(run(`accesses.${n}.way.bytes`))),
       el('td', {}, el('div', { class: 'bar' }, el('i', { 'width%': a.time_share / most * 100 }), fig(run(`accesses.${n}.time_share`)))));
@@ -499,14 +499,18 @@ function files() {
     if (event.key === 'Enter') pin.pin(...describe(...hover));
     else { const w = map.clientWidth, y1 = map.clientHeight - 22; tip(at(map, gutter(w) + (hover[0] + 1) * (w - gutter(w)) / heat.columns, y1 - hover[1] * y1 / heat.rows), ...describe(...hover)); }
   });
-  const way = (w, name) => (w ? `${name}: ${w.word}${w.sizes.length ? `, most often ${bytes(w.sizes[0][0])}` : ''}` : null);
+  const way = (key, name) => {
+    const w = RUN.files[chosen][key];
+    return w ? el('span', {}, `${name}: ${w.word}`, w.sizes.length ? [', most often ', fig(run(`files.${chosen}.${key}.sizes.0.0`), 'bytes')] : []) : null;
+  };
   const choose = (n) => {
     chosen = n; hover = null;
     rows.forEach((r, i) => r.setAttribute('aria-selected', String(i === n)));
     const f = RUN.files[n];
     cells = new Map((f.heat ? f.heat.cells : []).map((c, number) => [c[0] * 1000 + c[1], number]));
     title.textContent = f.name;
-    note.textContent = [way(f.reads, 'Reads'), way(f.writes, 'Writes'), f.processes > 1 ? `${f.processes} processes` : null, f.heat ? null : 'No map: few bytes of it were moved.'].filter(Boolean).join(' · ');
+    const told = [way('reads', 'Reads'), way('writes', 'Writes'), f.processes > 1 ? el('span', {}, fig(run(`files.${n}.processes`)), ' processes') : null, f.heat ? null : 'No map: few bytes of it were moved.'];
+    note.replaceChildren(...listed(told.filter(Boolean), ' · '));
     pin.replaceChildren(); map.hidden = !f.heat; map.redraw();
   };
   const most = Math.max(...RUN.files.map((f) => f.time_share), .0001);
@@ -648,12 +652,12 @@ function loops() {
     return line;
   };
   const render = (steps, path) => steps.map((s, i) => {
-    const here = `${path}.${i}`, plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
+    const here = `${path}.${i}`, plural = (key, word) => [fig(`${here}.${key}`), ` ${word}${s[key] === 1 ? '' : 's'}`];
     if (s.kind === 'call') return call(s, here);
-    if (s.kind === 'loop') return el('div', {}, el('div', { class: 'line' }, el('span', { class: 'what' }, s.letter ? el('span', { class: 'tag' }, s.letter) : null, el('span', { class: 'times' }, s.times > 1 ? `repeat ${count(s.times)} × ` : 'once '), el('span', { class: 'dim' }, plural(s.operations, 'operation') + (s.times > 1 ? ' each' : '')))), el('div', { class: 'loop' }, render(s.body, here + '.body')));
-    if (s.kind === 'again') return el('div', { class: 'line' }, el('span', { class: 'what' }, el('span', { class: 'tag' }, s.letter), el('span', { class: 'times' }, s.times > 1 ? `${count(s.times)} × ` : ''), el('span', { class: 'dim' }, `as above, ${plural(s.operations, 'operation')}${s.times > 1 ? ' each' : ''}`)));
+    if (s.kind === 'loop') return el('div', {}, el('div', { class: 'line' }, el('span', { class: 'what' }, s.letter ? el('span', { class: 'tag' }, s.letter) : null, el('span', { class: 'times' }, s.times > 1 ? ['repeat ', fig(here + '.times'), ' × '] : 'once '), el('span', { class: 'dim' }, plural('operations', 'operation'), s.times > 1 ? ' each' : ''))), el('div', { class: 'loop' }, render(s.body, here + '.body')));
+    if (s.kind === 'again') return el('div', { class: 'line' }, el('span', { class: 'what' }, el('span', { class: 'tag' }, s.letter), el('span', { class: 'times' }, s.times > 1 ? [fig(here + '.times'), ' × '] : ''), el('span', { class: 'dim' }, 'as above, ', plural('operations', 'operation'), s.times > 1 ? ' each' : '')));
     if (s.kind === 'lost') return el('div', { class: 'line dim' }, '… records were lost here …');
-    return el('div', { class: 'line dim' }, `… ${plural(s.steps, 'step')} more, ${plural(s.operations, 'operation')} …`);
+    return el('div', { class: 'line dim' }, '… ', plural('steps', 'step'), ' more, ', plural('operations', 'operation'), ' …');
   });
   const draw = (n) => {
     chosen = n; const p = RUN.loops[n];
@@ -710,17 +714,17 @@ function lineChart(name, label, height, points, yMax, yMin, xFormat, yFormat, co
 function prediction() {
   const p = RUN.prediction;
   if (!p) return;
-  const facts = el('dl', { class: 'cards' }, [['Foreseen exactly', 'all.right_share', 'operation, file, offset and size'], ['Hit ratio', 'all.hit_ratio', 'common part of bytes expected and accessed'], ['Said with confidence', 'all.confident', 'operations'], ['Of those, right', 'all.confident_right', 'operations']]
+  const facts = el('dl', { class: 'cards' }, [['Foreseen exactly', 'all.right_share', 'operation, file, offset and size'], ['Call foreseen', 'all.context_share', 'from which line of the program, and what'], ['Offset foreseen', 'all.offset_share', el('span', {}, 'of ', fig(run('prediction.all.transfers')), ' reads and writes, with their file')], ['Hit ratio', 'all.hit_ratio', 'common part of bytes expected and accessed'], ['Said with confidence', 'all.confident', 'operations'], ['Of those, right', 'all.confident_right', 'operations']]
     .map(([name, key, small]) => el('div', { class: 'stat' }, el('dt', {}, name), el('dd', {}, fig(run('prediction.' + key)), el('small', {}, small)))));
   const parts = [facts];
   if (p.bins.length > 1) {
     const points = p.bins.map((b) => b.right_share);
     parts.push(el('h3', {}, 'Foreseen exactly, over time'), lineChart('prediction', 'Share of operations that were foreseen exactly, over time; arrow keys go through it', 190, points, 1, 0, (i) => time(i * p.bin_ns), (v) => percent(v), '--good',
-      (i) => [`${time(i * p.bin_ns)} to ${time((i + 1) * p.bin_ns)}`, [['Foreseen exactly', points[i] === null ? 'no operations' : fig(run(`prediction.bins.${i}.right_share`))], ...[['Operations', 'operations'], ['Right', 'right'], ['Hit ratio', 'hit_ratio']].map(([name, key]) => [name, fig(run(`prediction.bins.${i}.${key}`))])]]));
+      (i) => [`${time(i * p.bin_ns)} to ${time((i + 1) * p.bin_ns)}`, [['Foreseen exactly', points[i] === null ? 'no operations' : fig(run(`prediction.bins.${i}.right_share`))], ...[['Operations', 'operations'], ['Right', 'right'], ['Call foreseen', 'context_share'], ['Offset foreseen', 'offset_share'], ['Hit ratio', 'hit_ratio']].map(([name, key]) => [name, fig(run(`prediction.bins.${i}.${key}`))])]]));
   }
   if (p.processes.length) {
-    const body = el('tbody', {}, p.processes.slice(0, 12).map((q, n) => el('tr', {}, el('td', { class: 'name' }, q.process), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.operations`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.right_share`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.hit_ratio`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.perfect_after`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.symbols`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.memory`))))));
-    parts.push(el('h3', {}, 'By process'), el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Process'), ['Operations', 'Exactly', 'Hit ratio', 'All known after'].map((h) => el('th', { class: 'num' }, h)), ['Symbols', 'Memory'].map((h) => el('th', { class: 'num wide' }, h)))), body)));
+    const body = el('tbody', {}, p.processes.slice(0, 12).map((q, n) => el('tr', {}, el('td', { class: 'name' }, q.process), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.operations`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.right_share`))), ['context_share', 'offset_share', 'hit_ratio'].map((key) => el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.${key}`)))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.perfect_after`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.symbols`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.memory`))))));
+    parts.push(el('h3', {}, 'By process'), el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Process'), ['Operations', 'Exactly', 'Call', 'Offset', 'Hit ratio', 'All known after'].map((h) => el('th', { class: 'num' }, h)), ['Symbols', 'Memory'].map((h) => el('th', { class: 'num wide' }, h)))), body)));
   }
   if (p.operations_without > 0) parts.push(el('p', { class: 'sub' }, fig(run('prediction.operations_without')), ' operations of less busy processes have no model here.'));
   section('prediction', 'What could be foreseen', p.from === 'trace' ? 'Before each operation, a model that knew nothing at first says what will come; then it learns from what came. This is what prefetching can build on.' : 'As the run itself judged it, while it ran.', ...parts);
@@ -743,7 +747,7 @@ function prefetch() {
 function phases() {
   const ph = RUN.phases, p = ph.period;
   if (!p) return;
-  const facts = el('dl', { class: 'cards' }, [['Period', 'phases.period.period_ns', p.method === 'phases' ? 'from one phase to the next' : p.method ? 'by how alike activity is' : 'no rhythm was found'], ['Confidence', 'phases.period.confidence', 'how even it is'], ['Length of a phase', 'phases.period.phase_ns', 'in the middle'], ['Time within phases', 'phases.period.in_phases', `${ph.phases.length} phase${ph.phases.length === 1 ? '' : 's'}`]]
+  const facts = el('dl', { class: 'cards' }, [['Period', 'phases.period.period_ns', p.method === 'phases' ? 'from one phase to the next' : p.method ? 'by how alike activity is' : 'no rhythm was found'], ['Confidence', 'phases.period.confidence', 'how even it is'], ['Length of a phase', 'phases.period.phase_ns', 'in the middle'], ['Time within phases', 'phases.period.in_phases', el('span', {}, fig(run('phases.count')), ` phase${ph.count === 1 ? '' : 's'}`)]]
     .map(([name, key, small]) => el('div', { class: 'stat' }, el('dt', {}, name), el('dd', {}, fig(run(key)), el('small', {}, small)))));
   const parts = [facts];
   if (p.correlation.length > 8) parts.push(el('h3', {}, 'How alike the activity is to itself, so much later'), lineChart('period', 'Autocorrelation of the activity by lag; arrow keys go through it', 170, p.correlation, 1, Math.min(-.25, ...p.correlation), (i) => time((i + 1) * p.lag_ns), (v) => v.toFixed(2), '--accent',
@@ -752,7 +756,7 @@ function phases() {
   if (ph.phases.length > 1) {
     const row = (n) => el('tr', {}, el('td', { class: 'num' }, String(n + 1)), ['begin_ns', 'operations', 'bytes_read', 'bytes_written', 'time_ns'].map((key) => el('td', { class: 'num' }, fig(run(`phases.phases.${n}.${key}`)))));
     const body = el('tbody', {}, ph.phases.slice(0, 8).map((_, n) => row(n)));
-    const more = ph.phases.length > 8 ? el('button', { class: 'button', type: 'button', onclick: () => { body.append(...ph.phases.slice(8).map((_, n) => row(n + 8))); more.remove(); } }, `Show all ${ph.phases.length}`) : null;
+    const more = ph.phases.length > 8 ? el('button', { class: 'button', type: 'button', onclick: () => { body.append(...ph.phases.slice(8).map((_, n) => row(n + 8))); more.remove(); } }, 'Show all ', fig(run('phases.count'))) : null;
     parts.push(el('h3', {}, 'Phases'), el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, ['', 'Began at', 'Operations', 'Read', 'Written', 'I/O time'].map((h) => el('th', { class: 'num' }, h)))), body)));
     if (more) parts.push(more);
   }

@@ -150,9 +150,7 @@ impl Policy for Aioli {
         }
         loop {
             while let Some(home) = self.select() {
-                if self.queues.suspects_more(home, now)
-                    || self.queues.foresees_more(book, home, now, out)
-                {
+                if self.queues.waits_for_more(book, home, now, out) {
                     self.place(home);
                     continue;
                 }

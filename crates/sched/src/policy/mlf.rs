@@ -50,9 +50,7 @@ impl Policy for Mlf {
         }
         loop {
             while let Some(home) = self.turns.advance() {
-                if self.queues.suspects_more(home, now)
-                    || self.queues.foresees_more(book, home, now, out)
-                {
+                if self.queues.waits_for_more(book, home, now, out) {
                     self.place(home);
                     continue;
                 }

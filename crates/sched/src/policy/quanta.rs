@@ -229,13 +229,36 @@ impl QuantaQueues {
         Some(front.due(queue.given, queue.growth))
     }
 
-    /// Whether the queue, selected now, should rather wait; if so the wait begins.
+    /// Whether the queue, selected now, should rather wait; if so the wait begins. Its past is asked, and foresight; foresight
+    /// first where waits for predicted requests are short, and alone where it knows that all has come.
+    pub(crate) fn waits_for_more(
+        &mut self,
+        book: &mut Book,
+        home: u32,
+        now: Nanos,
+        out: &mut Vec<Slot>,
+    ) -> bool {
+        if book.foresight.is_empty() {
+            return self.suspects_more(home, now);
+        }
+        let short = book.foresight.waits_are_short();
+        if !short && self.suspects_more(home, now) {
+            return true;
+        }
+        self.collect_front(book, home, out);
+        let complete = short && book.foresight.is_complete(&book.entries, out);
+        let wait = self.waits.foreseen(book, home, out, now);
+        out.clear();
+        wait || short && !complete && self.suspects_more(home, now)
+    }
+
+    /// Whether the queue's past suggests that more is about to come; if so the wait begins.
     ///
     /// Two phenomena call for it. A *shift*: the last batch lay before the one before it, so some process is
     /// late, and the selected one lies behind it: what belongs between them may be about to come. A *better
     /// aggregation*: the last batch of this queue had more requests and the selected one does not continue
     /// it. Either waits once.
-    pub(crate) fn suspects_more(&mut self, home: u32, now: Nanos) -> bool {
+    fn suspects_more(&mut self, home: u32, now: Nanos) -> bool {
         let queue = &mut self.queues[home];
         let Some(front) = &queue.front else {
             return false;
@@ -248,23 +271,6 @@ impl QuantaQueues {
             queue.last_requests = 0;
             self.waits.begin(home, now + self.wait);
         }
-        wait
-    }
-
-    /// Whether foresight expects more of the front; if so the wait begins.
-    pub(crate) fn foresees_more(
-        &mut self,
-        book: &mut Book,
-        home: u32,
-        now: Nanos,
-        out: &mut Vec<Slot>,
-    ) -> bool {
-        if book.foresight.is_empty() {
-            return false;
-        }
-        self.collect_front(book, home, out);
-        let wait = self.waits.foreseen(book, home, out, now);
-        out.clear();
         wait
     }
 

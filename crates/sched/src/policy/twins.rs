@@ -11,6 +11,9 @@
 //! rarer than windows, the clock may show the same few servers at each of them, and others would never have a turn. So a server
 //! that was passed over in [`ROUNDS`] rounds of windows goes first in the next one; whoever looks in every window never sees
 //! that. Something queued is served after `(ROUNDS + 1) * servers` windows that were looked at, at most.
+//!
+//! Without the shared clock (`twins_shared_clock`) it is as published: a node begins with server (node mod servers), and when it finds
+//! a window over, the next server's begins at that moment. Nodes that began together drift apart.
 
 use super::{Choice, Policy, at_mut};
 use crate::book::{Arrival, Book, Fifo, Slot};
@@ -29,6 +32,7 @@ pub(crate) struct Twins {
     window: Nanos,
     /// What the clock of all nodes shows when this one's shows 0.
     origin: Nanos,
+    shared_clock: bool,
     /// When the current window is over; none before the first request.
     until: Option<Nanos>,
     /// Windows that were looked at.
@@ -56,6 +60,7 @@ impl Twins {
             node: settings.twins_node,
             window: settings.twins_window,
             origin: settings.twins_origin,
+            shared_clock: settings.twins_shared_clock,
             until: None,
             windows: 0,
             len: 0,
@@ -71,20 +76,38 @@ impl Twins {
         self.servers.max(self.queues.len() as u32)
     }
 
-    /// Begins the window that the clock shows, unless it is the current one. Says when it is over.
+    /// Begins the next window, unless the current one is not over. Says when it is over.
     fn turn(&mut self, now: Nanos) -> Nanos {
         if let Some(until) = self.until.filter(|until| now < *until) {
             return until;
         }
-        let (clock, window) = (now.0.wrapping_add(self.origin.0), self.window.0.max(1));
-        let turn = (clock / window).wrapping_add(self.node.into());
-        let servers = u64::from(self.servers_now());
+        let servers = self.servers_now();
         self.windows += 1;
-        self.server = self.passed_over(servers).unwrap_or((turn % servers) as u32);
-        at_mut(&mut self.queues, self.server).since = self.windows;
-        let until = now + Nanos(window - clock % window);
+        let (server, until) = match self.shared_clock {
+            true => self.by_clock(now, servers.into()),
+            false => self.by_turns(now, servers),
+        };
+        self.server = server;
+        at_mut(&mut self.queues, server).since = self.windows;
         self.until = Some(until);
         until
+    }
+
+    /// Whose window the clock of all nodes shows, and when that is over.
+    fn by_clock(&self, now: Nanos, servers: u64) -> (u32, Nanos) {
+        let (clock, window) = (now.0.wrapping_add(self.origin.0), self.window.0.max(1));
+        let turn = (clock / window).wrapping_add(self.node.into());
+        let server = self.passed_over(servers).unwrap_or((turn % servers) as u32);
+        (server, now + Nanos(window - clock % window))
+    }
+
+    /// Who comes after the one before, for a whole window from now on.
+    fn by_turns(&self, now: Nanos, servers: u32) -> (u32, Nanos) {
+        let server = match self.until {
+            None => self.node % servers,
+            Some(_) => (self.server + 1) % servers,
+        };
+        (server, now + self.window)
     }
 
     /// The server that has waited for too many windows, and of several the one that has for the longest.
@@ -141,9 +164,18 @@ impl Policy for Twins {
             settings.queues,
             settings.twins_node,
             settings.twins_origin,
+            settings.twins_shared_clock,
         );
-        if new != (self.window, self.servers, self.node, self.origin) {
-            (self.window, self.servers, self.node, self.origin) = new;
+        let Twins {
+            window,
+            servers,
+            node,
+            origin,
+            shared_clock,
+            ..
+        } = self;
+        if new != (*window, *servers, *node, *origin, *shared_clock) {
+            (*window, *servers, *node, *origin, *shared_clock) = new;
             self.until = None;
         }
     }

@@ -181,13 +181,14 @@ pub fn settings(policy: impl Strategy<Value = PolicyKind>) -> impl Strategy<Valu
     let time = || select([1, 1_000, 900_000, 2_000_000, 1_000_000_000].as_slice());
     let wait = select([0, 1, 1_000, 900_000, 1_000_000_000].as_slice());
     let quanta = (wait, amount(), any::<bool>(), amount());
-    let windows = (time(), time(), any::<u32>(), any::<u64>());
+    let windows = (time(), time(), any::<u32>(), any::<u64>(), any::<bool>());
     let shares = (
         vec(amount(), 0..4),
         amount(),
         select([1, 2, 8, u32::MAX].as_slice()),
     );
-    let foresight = (select([0.0, 0.1, 1e6].as_slice()), time());
+    let most = select([None, Some(0), Some(500_000)].as_slice());
+    let foresight = (select([0.0, 0.1, 1e6].as_slice()), time(), most);
     (policy, general, quanta, windows, shares, foresight).prop_map(
         |(policy, general, quanta, windows, shares, foresight)| Settings {
             policy,
@@ -204,11 +205,13 @@ pub fn settings(policy: impl Strategy<Value = PolicyKind>) -> impl Strategy<Valu
             twins_window: Nanos(windows.1),
             twins_node: windows.2,
             twins_origin: Nanos(windows.3),
+            twins_shared_clock: windows.4,
             wfq_weights: shares.0,
             wfq_weight: shares.1,
             hbrr_quantum: shares.2,
             foresight_tolerance: foresight.0,
             foresight_slack: Nanos(foresight.1),
+            foresight_wait_max: foresight.2.map(Nanos),
         },
     )
 }

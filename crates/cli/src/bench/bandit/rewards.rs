@@ -30,6 +30,14 @@ impl Situation {
         (1..self.rewards.len()).fold(0, better)
     }
 
+    /// How much periods with the best arm differ: their standard deviation as a share of the average.
+    pub fn scatter(&self) -> f64 {
+        let best = self.best();
+        let (rewards, mean) = (&self.rewards[best], self.mean(best));
+        let squares: f64 = rewards.iter().map(|it| (it - mean).powi(2)).sum();
+        (squares / rewards.len().max(1) as f64).sqrt() / mean.max(1.0)
+    }
+
     /// How many times better the best is than the worst.
     pub fn spread(&self) -> f64 {
         let means = (0..self.rewards.len()).map(|arm| self.mean(arm));

@@ -45,14 +45,16 @@ pub(in crate::bench) struct Reported {
 }
 
 impl Reported {
-    /// By how many points figures in percent are outside of what is reported for reads and for writes.
-    fn outside(&self, precision: f64, recall: f64) -> f64 {
-        if (precision + recall).is_nan() {
-            return f64::NAN;
+    /// By how many points figures of an operation, in percent, are off from what is reported for it: the farther one.
+    fn off(&self, op: Op, precision: f64, recall: f64) -> f64 {
+        let off = [
+            precision - self.precision[op.index()],
+            recall - self.recall[op.index()],
+        ];
+        match off.iter().any(|it| it.is_nan()) {
+            true => f64::NAN,
+            false => off.map(f64::abs).into_iter().fold(0.0, f64::max),
         }
-        let outside = |figure: f64, [a, b]: [f64; 2]| (a.min(b) - figure).max(figure - a.max(b));
-        let worst = outside(precision, self.precision).max(outside(recall, self.recall));
-        worst.max(0.0)
     }
 }
 
@@ -409,21 +411,25 @@ pub(super) fn table(title: &str, rows: Vec<Vec<Cell>>) -> Table {
 /// A few points: what is published should give here what it gave its authors, or the task is another one.
 const POINTS: f64 = 5.0;
 
-fn as_hard(study: &Study, of: &[Tally; 2], effort: Effort) -> Option<Bar> {
-    let all = together(of);
+fn as_hard(study: &Study, of: &[Tally; 2], effort: Effort) -> Vec<Bar> {
+    let Some(paper) = study.paper else {
+        return Vec::new();
+    };
     let percent = |share: Option<f64>| share.unwrap_or(f64::NAN) * 100.0;
-    let points = study
-        .paper?
-        .outside(percent(all.precision()), percent(all.recall()));
-    let name = format!(
-        "published, {}, method 2: outside of the paper's figures",
-        study.name
-    );
-    let bar = Bar::at_most(name, points, "points", POINTS);
-    Some(match effort {
-        Effort::Full => bar,
-        _ => bar.not_measured("too few repetitions"),
-    })
+    let bar = |op: Op| {
+        let tally = of[op.index()];
+        let points = paper.off(op, percent(tally.precision()), percent(tally.recall()));
+        let name = format!(
+            "published, {}, method 2, {op}s: off from the paper's figures",
+            study.name
+        );
+        let bar = Bar::at_most(name, points, "points", POINTS);
+        match effort {
+            Effort::Full => bar,
+            _ => bar.not_measured("too few repetitions"),
+        }
+    };
+    Op::ALL.map(bar).to_vec()
 }
 
 pub(super) fn bars(study: &Study, of: &[Tally; 2], effort: Effort) -> Vec<Bar> {
@@ -442,4 +448,48 @@ pub(super) fn bars(study: &Study, of: &[Tally; 2], effort: Effort) -> Vec<Bar> {
             }
         });
     bars.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Less data than the paper's, hence shorter periods: as many of them.
+    const LESS: u64 = 16;
+    const REPETITIONS: u64 = 4;
+
+    fn runs(study: &Study, settings: &Settings) -> Vec<Run> {
+        let text = preset(study.preset).expect("a preset").toml;
+        let mut all = Vec::new();
+        for seed in SEED_FIRST..SEED_FIRST + REPETITIONS {
+            let mut sweep = Sweep::read(text).expect("it reads");
+            sweep.set("seed", (seed as i64).into()).expect("a seed");
+            for run in sweep.runs().expect("runs") {
+                let mut scenario = run.scenario;
+                if scenario.ionodes.count != study.ionodes {
+                    continue;
+                }
+                for app in &mut scenario.apps {
+                    app.total.0 /= LESS;
+                }
+                all.push(observe(&scenario, study, settings).expect("it runs"));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn ours_recognises_the_benchmarks_of_the_paper_at_an_io_node() {
+        let mut studies = studies(Effort::Full).into_iter();
+        let study = studies.find(|it| it.name == "1 I/O node").expect("a study");
+        let mut settings = Settings::ours();
+        settings.period.0 /= LESS;
+        let runs = runs(&study, &settings);
+        let (tallies, _) = judge(&study, &settings, &runs, 1, 0);
+        let all = together(&tallies[1]);
+        assert!(all.true_positives > 1000, "{all:?}");
+        assert!(all.precision() >= Some(0.95), "{all:?}");
+        // The bar of the bench is 99 %, of ten repetitions: what comes once in a run is missed until it is known.
+        assert!(all.recall() >= Some(0.98), "{all:?}");
+    }
 }

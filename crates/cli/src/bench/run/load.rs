@@ -65,6 +65,9 @@ const BACK_MAX: u64 = 8 << 20;
 /// One in so many reads goes back.
 const BACK_EVERY: u64 = 32;
 
+/// Of each so many bytes that are read, a word is looked at.
+const PAGE: usize = 4096;
+
 /// Numbers that look random and are the same in every run (SplitMix64).
 struct Draw(u64);
 
@@ -210,10 +213,10 @@ impl<'a> Load<'a> {
         self.buffer.resize(len as usize, 0);
         file.read_exact_at(&mut self.buffer, offset)?;
         self.bytes += len;
-        // A word of each page is enough to know them apart, and cheap.
+        // A word of each page is enough to know them apart, since all words of a file differ, and cheap.
         for word in self
             .buffer
-            .chunks(4096)
+            .chunks(PAGE)
             .filter_map(|page| page.first_chunk())
         {
             self.sum = (self.sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x100_0000_01b3);
@@ -230,22 +233,39 @@ fn compute(microseconds: u64) {
     }
 }
 
-/// Makes a file with contents that differ from page to page.
+/// Makes a file whose words all differ: wherever a read begins, its first bytes say which page of which
+/// file it is, and where in it.
 pub fn make_file(path: &Path, size: u64) -> io::Result<()> {
     const PIECE: usize = 1 << 20;
     let mut file = File::create(path)?;
-    let mut draw = Draw(size);
+    let mut draw = Draw(size ^ seed_of(path));
     let mut piece = vec![0; PIECE];
     let mut left = size;
     while left > 0 {
-        for page in piece.chunks_mut(4096) {
-            page[..8].copy_from_slice(&draw.below(u64::MAX).to_le_bytes());
+        for page in piece.chunks_mut(PAGE) {
+            fill(page, draw.below(u64::MAX));
         }
         let len = left.min(PIECE as u64);
         file.write_all(&piece[..len as usize])?;
         left -= len;
     }
     file.sync_all()
+}
+
+/// Files of different names have different contents.
+fn seed_of(path: &Path) -> u64 {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.iter()
+        .fold(0, |seed: u64, byte| seed.rotate_left(7) ^ u64::from(*byte))
+}
+
+fn fill(page: &mut [u8], first: u64) {
+    let mut value = first;
+    for word in page.chunks_exact_mut(8) {
+        word.copy_from_slice(&value.to_le_bytes());
+        // Odd, and no byte of it is 0: neighbours differ in all bytes.
+        value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 #[cfg(test)]
@@ -277,6 +297,57 @@ mod tests {
             });
             assert_eq!(sums[0], sums[1], "{kind:?}");
             assert!(sums[0].1 >= 32 * 4096);
+        }
+    }
+
+    fn sum_of(args: &Args) -> u64 {
+        let mut load = Load::new(args);
+        load.read(&args.path).unwrap();
+        load.sum
+    }
+
+    #[test]
+    fn one_wrong_page_of_a_read_is_another_sum() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        make_file(&path, file_size(Kind::Root, 4096, 64)).unwrap();
+        let args = args(Kind::Root, &path);
+        let right = sum_of(&args);
+        let (offset, _) = Load::new(&args).place(0, 0, u64::MAX / 2);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let page = PAGE as u64;
+        let here = offset / page * page;
+        let mut content = [0; PAGE];
+        for there in [here + page, here + 7 * page] {
+            file.read_exact_at(&mut content, there).unwrap();
+            file.write_all_at(&content, here).unwrap();
+            assert_ne!(sum_of(&args), right, "page {}", there / page);
+        }
+    }
+
+    #[test]
+    fn a_read_of_another_file_is_another_sum() {
+        let dir = tempfile::tempdir().unwrap();
+        let sums = ["step_0001.dat", "step_0002.dat"].map(|name| {
+            let path = dir.path().join(name);
+            make_file(&path, file_size(Kind::Root, 4096, 64)).unwrap();
+            sum_of(&args(Kind::Root, &path))
+        });
+        assert_ne!(sums[0], sums[1]);
+    }
+
+    #[test]
+    fn a_read_from_elsewhere_is_another_sum() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        make_file(&path, 1 << 20).unwrap();
+        let args = args(Kind::Root, &path);
+        let file = File::open(&path).unwrap();
+        let mut sums = std::collections::BTreeSet::new();
+        for offset in 0..1000 {
+            let mut load = Load::new(&args);
+            load.read_at(&file, 37 * offset, 10_000).unwrap();
+            assert!(sums.insert(load.sum), "offset {}", 37 * offset);
         }
     }
 

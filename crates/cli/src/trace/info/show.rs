@@ -5,6 +5,7 @@ use crate::size::Size;
 use crate::table::{self, Cell, Table, drawn};
 use crate::terminal::{counted, prose, width};
 use presagio_core::{Action, Histogram, Layer};
+use presagio_page::readable;
 use presagio_trace::info::{FileUse, ProcessUse, Summary, Tally};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ pub fn show(out: &mut impl Write, found: &Found, json: bool) -> io::Result<()> {
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     for remark in remarks(found) {
-        writeln!(out, "\n{}", prose(&remark))?;
+        writeln!(out, "\n{}", prose(&readable::sentence(&remark)))?;
     }
     Ok(())
 }
@@ -44,7 +45,7 @@ fn facts(found: &Found) -> Vec<(&'static str, String)> {
     let all = &found.all;
     let mut facts = vec![("trace", trace(found))];
     if let Some(command) = command(all) {
-        facts.push(("program", printable(command.as_bytes())));
+        facts.push(("program", readable::name(command.as_bytes())));
     }
     let failed = match all.total().failed {
         0 => String::new(),
@@ -69,7 +70,7 @@ fn facts(found: &Found) -> Vec<(&'static str, String)> {
 }
 
 fn trace(found: &Found) -> String {
-    let name = printable(found.path.as_os_str().as_encoded_bytes());
+    let name = readable::name(found.path.as_os_str().as_encoded_bytes());
     let format = found.format.map_or("", |format| format.name());
     let what = match found.bytes {
         Some(bytes) => format!(" ({format}, {})", Size(bytes)),
@@ -251,19 +252,9 @@ fn file_lines(found: &Found, width: usize) -> Vec<String> {
 
 fn name_of(used: &FileUse) -> String {
     match &used.name {
-        Some(name) => printable(name),
+        Some(name) => readable::name(name),
         None => format!("file {}", used.id),
     }
-}
-
-/// A name that does nothing to a terminal.
-fn printable(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
 }
 
 /// The end of a text that is too long: where paths differ.
@@ -396,11 +387,6 @@ fn process_json(used: &ProcessUse) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_names_contain_does_nothing_to_the_terminal() {
-        assert_eq!(printable(b"a\x1b[2J\nb\xff"), "a\\u{1b}[2J\\nb\u{fffd}");
-    }
 
     #[test]
     fn long_names_keep_their_end() {
