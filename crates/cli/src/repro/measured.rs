@@ -5,6 +5,7 @@ use crate::bench::{self, Effort};
 use crate::failure::failure;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
 /// Rows of a bench's table, by the keys of its columns.
@@ -24,12 +25,14 @@ pub fn rows(
     table: &str,
 ) -> anyhow::Result<Rows> {
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (part, only, effort);
-    if !done.contains_key(&key) {
-        let report = bench::measured(part, effort, only)?;
-        done.insert(key, report.json(part, "")["tables"].take());
-    }
-    let rows = done[&key][table].as_array().cloned();
+    let tables = match done.entry((part, only, effort)) {
+        Entry::Occupied(done) => done.into_mut(),
+        Entry::Vacant(empty) => {
+            let report = bench::measured(part, effort, only)?;
+            empty.insert(report.json(part, "")["tables"].take())
+        }
+    };
+    let rows = tables[table].as_array().cloned();
     Ok(Rows {
         table: format!("{table} of `presagio bench {part}`"),
         rows: rows.unwrap_or_default(),
@@ -41,7 +44,7 @@ impl Rows {
     pub fn with(&self, wanted: &[(&str, &str)]) -> anyhow::Result<Row<'_>> {
         let is = |cell: &Value, wanted: &str| match cell {
             Value::String(text) => text == wanted,
-            other => other.to_string() == wanted,
+            other => format!("{other}") == wanted,
         };
         let all = |row: &&Value| wanted.iter().all(|(key, value)| is(&row[*key], value));
         self.found(self.rows.iter().find(all), &format!("{wanted:?}"))

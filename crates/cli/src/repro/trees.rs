@@ -76,12 +76,7 @@ impl Campaign {
 
     /// How often files are taken for what, by trees that were made without the situation: what is asked of a file, and what of
     /// its class is wanted.
-    fn confusion(
-        &self,
-        asked: &[(&str, fn(&FileMetrics, &Situation) -> f64)],
-        classes: &[&str],
-        class: fn(Class) -> usize,
-    ) -> Confusion {
+    fn confusion(&self, asked: &[Asked], classes: &[&str], class: fn(Class) -> usize) -> Confusion {
         let schema = Schema {
             features: asked
                 .iter()
@@ -111,6 +106,7 @@ impl Campaign {
     }
 }
 
+/// What is asked of a file, by name.
 type Asked = (&'static str, fn(&FileMetrics, &Situation) -> f64);
 
 const DISTANCE: Asked = ("distance", |file, _| file.distance);
