@@ -6,8 +6,7 @@
 //! 2. The engine decides, on the thread of some loop, and gives batches to [`Dispatcher`], which only passes them on: to the
 //!    mailbox of the loop that has the first of its parts.
 //! 3. That loop calls [`Data::serve`]. A read that the page cache can answer, and a write while writes are quick, is done at
-//!    once, all parts in one vectored call, or large ones without a copy ([`crate::pipes`]); else it goes to the threads
-//!    ([`crate::jobs`]).
+//!    once, all parts in one vectored call; else it goes to the threads ([`crate::jobs`]).
 //! 4. Each part gets its share of what was read or written. Its reply goes to the mailbox of its own loop, and the engine is
 //!    told that it is finished.
 
@@ -19,7 +18,6 @@ use crate::files::OpenFile;
 use crate::identity::{Identity, Power};
 use crate::jobs::{Jobs, Pace, unharmed};
 use crate::net::{Done, Mailbox, Mailboxes, Out, ReplyTo};
-use crate::pipes::{self, Piped, Pipes};
 use crate::record::{Answered, Recording};
 use crate::session::Session;
 use presagio_core::{HandleId, Nanos, Op, Range, Request, RequestId};
@@ -30,7 +28,6 @@ use presagio_storage::Piece;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Under which kind the pace of writes is kept.
@@ -54,10 +51,6 @@ pub struct Data {
     ring: bool,
     /// Buffers for what is read.
     pub buffers: Arc<Buffers>,
-    /// For what is sent without a copy.
-    pipes: Arc<Pipes>,
-    /// Reads that were.
-    pub piped_reads: AtomicU64,
     /// Who is told of what was answered.
     pub recording: Recording,
 }
@@ -84,8 +77,6 @@ struct Whole {
 
 enum Work {
     Read(Buffer),
-    /// A read that is done.
-    Piped(Piped),
     Write(Payload),
 }
 
@@ -157,8 +148,6 @@ impl Data {
             mover,
             ring,
             buffers,
-            pipes: Arc::default(),
-            piped_reads: AtomicU64::new(0),
             recording: Recording::default(),
         }
     }
@@ -342,7 +331,7 @@ impl Data {
     /// Serves parts of one file.
     fn serve_file(self: &Arc<Self>, mut parts: Parts, op: Op, range: Range) {
         let read = match op {
-            Op::Read => self.read_now(&mut parts, range),
+            Op::Read => self.read_now(&mut parts, range.start()),
             Op::Write => ReadNow::ByThread,
         };
         if let ReadNow::Done = read {
@@ -402,17 +391,11 @@ impl Data {
     }
 
     /// Reads what is at hand.
-    fn read_now(&self, parts: &mut [Taken], range: Range) -> ReadNow {
+    fn read_now(&self, parts: &mut Parts, start: u64) -> ReadNow {
         if self.power.act_on_data(&self.mover).is_err() {
             return ReadNow::ByThread;
         }
-        let piped = self.pipe(parts, range);
-        let parts = &mut parts[piped..];
-        let Some(first) = parts.first() else {
-            return ReadNow::Done;
-        };
-        let (file, object) = first.file();
-        let start = first.start;
+        let (file, object) = parts[0].file();
         let mut room = room_of(parts);
         let wanted = lengths(&room);
         match unharmed(|| file.bytes.read_now(object, start, &mut room)) {
@@ -427,33 +410,6 @@ impl Data {
             Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => ReadNow::Waits,
             _ => ReadNow::ByThread,
         }
-    }
-
-    /// Reads without a copy what the page cache has; returns how many of the first parts are done.
-    fn pipe(&self, parts: &mut [Taken], range: Range) -> usize {
-        let (file, object) = parts[0].file();
-        let file = file.bytes.descriptor(object);
-        let may_be = |part: &Taken| {
-            let whole = part.pending.join.is_none() && part.pending.to.in_the_clear;
-            whole && pipes::is_enough(part.wanted())
-        };
-        let Some(file) = file.filter(|_| parts.iter().all(may_be)) else {
-            return 0;
-        };
-        if !pipes::is_cached(file, range.start(), range.len()) {
-            return 0;
-        }
-        let mut count = 0;
-        for part in parts {
-            let Some(piped) = self.pipes.fill(file, part.start, part.wanted()) else {
-                break;
-            };
-            part.done = piped.len();
-            part.pending.work = Work::Piped(piped);
-            count += 1;
-        }
-        self.piped_reads.fetch_add(count as u64, Ordering::Relaxed);
-        count
     }
 
     /// Does what is left of a batch, however long it takes.
@@ -515,7 +471,6 @@ impl Data {
                 data.truncate(done);
                 Outcome::Read(data)
             }
-            (_, Work::Piped(data)) => Outcome::Piped(data),
             (_, Work::Write(_)) => Outcome::Written(done),
         };
         let (mut to, session, file) = (pending.to, pending.session, pending.file);
@@ -600,7 +555,6 @@ impl Work {
     fn len(&self) -> usize {
         match self {
             Work::Read(buffer) => buffer.len(),
-            Work::Piped(data) => data.len(),
             Work::Write(payload) => payload.len,
         }
     }
@@ -646,7 +600,7 @@ pub fn room_of(parts: &mut [Taken]) -> SmallVec<[IoSliceMut<'_>; 16]> {
         .iter_mut()
         .filter_map(|part| match &mut part.pending.work {
             Work::Read(buffer) => Some(IoSliceMut::new(&mut buffer.bytes_mut()[part.done..])),
-            Work::Piped(_) | Work::Write(_) => None,
+            Work::Write(_) => None,
         });
     room.collect()
 }
@@ -659,7 +613,7 @@ fn lengths(room: &[IoSliceMut<'_>]) -> usize {
 fn rest_of(parts: &[Taken]) -> SmallVec<[IoSlice<'_>; 16]> {
     let rest = parts.iter().filter_map(|part| match &part.pending.work {
         Work::Write(payload) => Some(IoSlice::new(&payload.bytes()[part.done..])),
-        Work::Read(_) | Work::Piped(_) => None,
+        Work::Read(_) => None,
     });
     rest.collect()
 }
@@ -742,7 +696,6 @@ fn make_durable(part: &mut Taken) {
 /// What became of a piece, or of all of them.
 enum Outcome {
     Read(Buffer),
-    Piped(Piped),
     ReadParts(Vec<Buffer>),
     Written(usize),
     Failed(Errno),
@@ -752,7 +705,6 @@ impl Outcome {
     fn reply(self, tag: Tag) -> Out {
         match self {
             Outcome::Read(data) => Out::read(tag, data),
-            Outcome::Piped(data) => Out::Piped(tag, data),
             Outcome::ReadParts(parts) => Out::read_parts(tag, parts),
             Outcome::Written(count) => Out::written(tag, count as u32),
             Outcome::Failed(error) => Out::failed(tag, error),
@@ -762,7 +714,6 @@ impl Outcome {
     fn len(&self) -> usize {
         match self {
             Outcome::Read(data) => data.len(),
-            Outcome::Piped(data) => data.len(),
             Outcome::ReadParts(parts) => parts.iter().map(Buffer::len).sum(),
             Outcome::Written(count) => *count,
             Outcome::Failed(_) => 0,
@@ -839,8 +790,7 @@ fn joined(pieces: Vec<(usize, Outcome)>) -> Outcome {
             Outcome::Failed(error) if data.is_empty() && written == 0 => {
                 return Outcome::Failed(error);
             }
-            // Only a request in one piece is piped.
-            Outcome::Failed(_) | Outcome::Piped(_) => break,
+            Outcome::Failed(_) => break,
             Outcome::Read(buffer) => data.push(buffer),
             Outcome::ReadParts(parts) => data.extend(parts),
             Outcome::Written(count) => written += count,

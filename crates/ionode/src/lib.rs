@@ -40,7 +40,6 @@ mod node;
 mod once;
 mod own;
 mod peer;
-mod pipes;
 mod record;
 mod ring;
 mod seal;

@@ -142,11 +142,6 @@ pub fn prometheus(node: &Shared) -> String {
         "Reads that waited for the device in an io_uring",
         &metrics.ring_reads,
     );
-    page.counter(
-        "piped_reads_total",
-        "Reads whose data went from the page cache to the socket without a copy",
-        &node.data.piped_reads,
-    );
     page.gauge(
         "queued",
         "Requests in the scheduler",

@@ -7,10 +7,8 @@ use crate::net::order::{Named, Order};
 use crate::net::reply::Out;
 use crate::net::tls::Tls;
 use crate::peer::{Peer, Proof};
-use crate::pipes::Piped;
 use crate::session::Session;
 use presagio_core::IdBuildHasher;
-use presagio_ninep::reply::read_head;
 use presagio_ninep::{Dialect, Fid, Frames, Kind, Tag};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -115,22 +113,14 @@ struct Chunk {
 enum Bytes {
     Encoded(Vec<u8>),
     Data(Buffer),
-    Piped(Piped),
 }
 
-impl Chunk {
-    /// What is still to be sent of it, if that is in our memory.
-    fn rest(&self) -> Option<&[u8]> {
-        match &self.bytes {
-            Bytes::Encoded(bytes) => Some(&bytes[self.sent..]),
-            Bytes::Data(buffer) => Some(&buffer.bytes()[self.sent..]),
-            Bytes::Piped(_) => None,
+impl Bytes {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Encoded(bytes) => bytes,
+            Bytes::Data(buffer) => buffer.bytes(),
         }
-    }
-
-    /// Whether something of it is in a pipe.
-    fn is_in_pipe(&self) -> bool {
-        matches!(&self.bytes, Bytes::Piped(data) if data.len() > 0)
     }
 }
 
@@ -195,16 +185,6 @@ impl Connection {
             Out::Short(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
             Out::Encoded(bytes) => self.encode(|out| out.extend_from_slice(&bytes)),
             Out::Data(buffer) => self.push_data(buffer, Some(load)),
-            Out::Piped(tag, data) => {
-                let head = read_head(tag, data.len() as u32);
-                self.encode(|out| out.extend_from_slice(&head));
-                self.unsent += data.len();
-                self.out.push_back(Chunk {
-                    bytes: Bytes::Piped(data),
-                    sent: 0,
-                    _load: Some(load),
-                });
-            }
             Out::Parts(mut parts) => {
                 let last = parts.pop();
                 let others = parts.into_iter();
@@ -287,38 +267,27 @@ impl Connection {
     }
 
     fn send_once(&mut self) -> rustix::io::Result<usize> {
-        let more = self.out.len() > 1;
-        if let Some(Chunk {
-            bytes: Bytes::Piped(data),
-            ..
-        }) = self.out.front_mut()
-        {
-            return data.send(&self.socket, more);
-        }
-        let pieces = self.out.iter().take(PIECES_MAX).map_while(Chunk::rest);
-        let pieces: SmallVec<[IoSlice<'_>; 16]> = pieces.map(IoSlice::new).collect();
+        let pieces = self.out.iter().take(PIECES_MAX);
+        let pieces: SmallVec<[IoSlice<'_>; 16]> = pieces
+            .map(|chunk| IoSlice::new(&chunk.bytes.as_slice()[chunk.sent..]))
+            .collect();
         if let Some(tls) = &mut self.tls {
             return tls.send(&self.socket, &pieces);
         }
-        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        flags.set(SendFlags::MORE, pieces.len() < self.out.len());
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let no_rights = &mut SendAncillaryBuffer::default();
         sendmsg(&self.socket, &pieces, no_rights, flags)
     }
 
     fn sent(&mut self, mut count: usize) {
-        self.unsent -= count;
         while let Some(chunk) = self.out.front_mut() {
-            match chunk.rest().map(<[u8]>::len) {
-                Some(left) if count < left => {
-                    chunk.sent += count;
-                    return;
-                }
-                Some(left) => count -= left,
-                // What is left in a pipe says how much of it is sent, and nothing else went with it.
-                None if chunk.is_in_pipe() => return,
-                None => count = 0,
+            let left = chunk.bytes.as_slice().len() - chunk.sent;
+            if count < left {
+                chunk.sent += count;
+                return;
             }
+            count -= left;
+            self.unsent -= chunk.bytes.as_slice().len();
             self.out.pop_front();
         }
     }

@@ -27,8 +27,6 @@ pub struct ReplyTo {
     pub epoch: u64,
     /// The request's tag.
     pub tag: Tag,
-    /// Whether it is sent as it is, not through TLS.
-    pub in_the_clear: bool,
     /// What it counts for.
     pub load: Load,
 }

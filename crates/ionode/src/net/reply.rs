@@ -1,7 +1,6 @@
 //! Replies on their way out.
 
 use crate::buffer::Buffer;
-use crate::pipes::Piped;
 use presagio_ninep::reply::read_head;
 use presagio_ninep::{Errno, Tag};
 
@@ -15,8 +14,6 @@ pub enum Out {
     Data(Buffer),
     /// Data in several places, the first with the header before it.
     Parts(Vec<Buffer>),
-    /// Data of a file, to be sent without a copy.
-    Piped(Tag, Piped),
 }
 
 impl Out {

@@ -590,7 +590,6 @@ impl Turner {
             slot,
             epoch: connection.epoch,
             tag,
-            in_the_clear: connection.tls.is_none(),
             load: under_way
                 .map(|it| std::mem::take(&mut it.load))
                 .unwrap_or_default(),
