@@ -69,7 +69,9 @@ impl Remote {
             None => Instance::draw()?,
         };
         options.instance = Some(instance);
-        let by_client = preference(&options.nodes, &instance.0);
+        // Clients that share owners are the processes of one run: they go to the same node, and see what each other did.
+        let run = options.owners.unwrap_or(instance);
+        let by_client = preference(&options.nodes, &run.0);
         let orders: Vec<Vec<usize>> = match options.spread {
             Spread::Clients => vec![by_client.clone()],
             Spread::Files => (0..options.nodes.len())
