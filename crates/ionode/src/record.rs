@@ -160,16 +160,17 @@ impl Recording {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// The trace that is being written.
+    /// The trace that is being written; none if it could not be written to its end.
     pub fn path(&self) -> Option<PathBuf> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.as_ref().map(|tape| tape.path.clone())
+        let tape = state.as_ref().filter(|_| self.is_on());
+        tape.map(|tape| tape.path.clone())
     }
 
     /// Begins a trace.
     pub fn start(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tape) = &*state {
+        if let Some(tape) = state.as_ref().filter(|_| self.is_on()) {
             let what = format!("{} is being recorded: stop that first", tape.path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }

@@ -195,9 +195,12 @@ pub fn watch(seats: &[Arc<Seat>], ending: &AtomicBool) {
                 continue;
             }
             tracing::warn!("loop {} is held up: another thread takes over", seat.number);
-            seat.away_since.store(0, Ordering::SeqCst);
+            let since = seat.away_since.swap(0, Ordering::SeqCst);
             if let Err(error) = seat.take() {
                 seat.came_back(kind);
+                // So it is looked at again, unless it has come back.
+                let away = &seat.away_since;
+                let _ = away.compare_exchange(0, since, Ordering::SeqCst, Ordering::SeqCst);
                 tracing::warn!("no thread to take over loop {}: {error}", seat.number);
             }
         }
