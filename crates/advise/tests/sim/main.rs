@@ -115,7 +115,8 @@ fn second_runs_hold_the_bars_of_the_issue_and_first_runs_never_lose() {
     let mut failed = Vec::new();
     for (disk, kib, first, second) in bars {
         let ratios = worst(disk, |seed| root(kib, seed));
-        if ratios[0] > first || ratios[1] > second {
+        let taught = ratios[1] - ratios[0];
+        if ratios[0] > first || ratios[1] > second || taught > 0.05 {
             failed.push(format!("{} {kib} KiB: {ratios:.2?}", disk.name));
         }
     }
