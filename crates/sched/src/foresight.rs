@@ -144,7 +144,7 @@ pub(crate) struct Foresight {
     slack: Nanos,
     limits: Limits,
     wait_max: Option<Nanos>,
-    /// Alpha as predictions let expect it: see [`Foresight::expected_alpha`]. With the version and the number of predictions.
+    /// Alpha as predictions let expect it: see [`Foresight::expect_alpha`]. With the version and the number of predictions.
     expected: (u32, usize, f64),
 }
 
@@ -809,7 +809,8 @@ impl Foresight {
     /// of a wait always counts.
     fn expect_alpha(&mut self) {
         let (version, len, _) = self.expected;
-        if version == self.version && self.items.len() <= len + len / 16 {
+        let is_known = version == self.version && self.items.len() <= len + len / 16;
+        if is_known || self.wait_max.is_none() {
             return;
         }
         let each = self.items.iter().map(|item| &item.predicted);

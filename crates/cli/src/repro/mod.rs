@@ -391,8 +391,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let chosen = chosen(&args.names)?;
     let mut done = Vec::new();
+    let mut failed = None;
     for experiment in chosen {
-        let finding = (experiment.run)()?;
+        // One that cannot be repeated here leaves the others as they are.
+        let finding = match (experiment.run)() {
+            Ok(finding) => finding,
+            Err(error) => {
+                eprintln!("{}: could not be repeated", experiment.name);
+                failed = failed.or(Some(error));
+                continue;
+            }
+        };
         if !args.json {
             write(&mut io::stdout().lock(), experiment, &finding)?;
         }
@@ -407,6 +416,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let what = format!("cannot write {}", path.display());
             failure(what, cause, "choose a place that you may write to")
         })?;
+    }
+    if let Some(error) = failed {
+        return Err(error);
     }
     let differs = done.iter().any(|(_, finding)| finding.differs());
     Ok(match args.strict && differs {
