@@ -195,9 +195,14 @@ impl Bench {
         };
         let noop = rows[0].1.mb_per_s;
         let of = |policy| rows.iter().find(|row| row.0 == policy);
-        let measured = aggregating().filter_map(of);
-        let bars = measured.map(|(policy, found)| bar(*policy, found.mb_per_s / noop));
+        let measured: Vec<_> = aggregating().filter_map(of).collect();
+        let bars = measured.iter();
+        let bars = bars.map(|(policy, found)| bar(*policy, found.mb_per_s / noop));
         report.bars.extend(bars);
+        let most = measured.iter().map(|(_, found)| found.reads).max();
+        let fewer = rows[0].1.reads as f64 / most.unwrap_or(0).max(1) as f64;
+        let name = "reads at the throttled device: NOOP's / the most of an aggregating policy";
+        report.bars.push(Bar::at_least(name, fewer, "", 5.0));
         let cells = |(policy, found): &(PolicyKind, throttled::Found)| {
             vec![
                 Cell::Text(policy.to_string()),
