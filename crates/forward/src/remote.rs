@@ -358,3 +358,23 @@ impl Inner {
         self.links[order[0]].clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processes_of_a_run_prefer_the_same_node_and_runs_do_not() {
+        let nodes = || (0..4).map(|i| format!("unix:/node{i}").parse().unwrap());
+        let first = |run: u8| {
+            let mut options = Options::new(nodes().collect());
+            options.owners = Some(Instance([run; 16]));
+            let remote = Remote::new(options).unwrap();
+            remote.inner.links[0].order().to_vec()
+        };
+        for run in 1..20 {
+            assert_eq!(first(run), first(run), "each is a process of its own");
+        }
+        assert!((2..20).any(|run| first(run) != first(1)));
+    }
+}

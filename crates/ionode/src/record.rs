@@ -362,6 +362,28 @@ mod tests {
         (recording, go)
     }
 
+    /// As if its disk had become full.
+    #[test]
+    fn a_trace_that_ended_early_is_not_being_recorded_and_keeps_no_other_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ended, next) = (directory.path().join("ended"), directory.path().join("next"));
+        let (send, receive) = sync_channel(1);
+        drop(receive);
+        let recording = Recording::default();
+        *recording.state.lock().unwrap() = Some(Tape {
+            path: ended,
+            send,
+            thread: std::thread::spawn(|| Err(io::ErrorKind::StorageFull.into())),
+            missing: BTreeMap::new(),
+        });
+        recording.is_on.store(true, Ordering::Relaxed);
+        recording.answered(answered(1, 0));
+        assert_eq!(recording.path(), None);
+        recording.start(&next).unwrap();
+        assert_eq!(recording.path(), Some(next));
+        assert_eq!(recording.stop().unwrap(), Some(0));
+    }
+
     #[test]
     fn the_trace_says_where_events_were_lost_and_whose() {
         let directory = tempfile::tempdir().unwrap();

@@ -181,6 +181,12 @@ impl Link {
         }
     }
 
+    /// The nodes in the order of preference.
+    #[cfg(test)]
+    pub(crate) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
     /// Whom to try, in this order: the last node, the others, one that was silent, and what is there for want of a
     /// better one; only the latter if it is too early for the nodes.
     fn candidates(&self) -> Vec<Target> {
