@@ -177,6 +177,7 @@ async function findings_lead_to_evidence(page, name) {
     if (await go.count() === 0) continue;
     const section = await go.getAttribute('data-goto');
     await go.click();
+    check(await page.evaluate(() => document.getAnimations().length) === 0, `${name}: something moves, though the reader wants no motion`);
     const focused = await page.evaluate(() => document.activeElement.id);
     check(focused === section, `${name}: finding ${n} leads to ${focused}, not ${section}`);
   }
