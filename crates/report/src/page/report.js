@@ -11,6 +11,9 @@ const lookUp = (path) => path.split('.').reduce((at, key) => (at === null || at 
 function kindOf(path) {
   const key = path.split('.').pop();
   if (/(^|_)ns$/.test(key)) return 'time';
+  if (/_times$/.test(key)) return 'times';
+  if (/\.way\.sizes\.\d+\.0$/.test(path)) return 'bytes';
+  if (/\.differs\.\d+$/.test(path)) return 'percent';
   if (/^bytes|^reach$|^memory$/.test(key)) return 'bytes';
   if (/share|confidence|in_phases|hit_ratio/.test(key)) return 'percent';
   if (path.includes('sizes.') && /median|p90|p99|mean|min|max/.test(key)) return 'bytes';
@@ -33,7 +36,8 @@ const LABELS = {
   reach: 'Used up to', processes: 'Processes', median: 'Median', p90: '90 % below', p99: '99 % below', max: 'Largest', mean: 'Mean',
   count: 'Requests', small_share: 'Smaller than 32 KiB', count_share: 'Share of calls', from_ns: 'Those of at least', lane_median_ns: 'Process in the middle', not_seen_count: 'Things not seen', with_ns: 'A read waits', without_ns: 'With nothing', hidden_share: 'Hidden', consecutive_share: 'Consecutive', onward_share: 'Onward', period_ns: 'Period', confidence: 'Confidence',
   elapsed_ns: 'Whole run', files: 'Files', phase_ns: 'Length of a phase', in_phases: 'Time within phases', right_share: 'Foreseen exactly', right: 'Foreseen exactly', hit_ratio: 'Hit ratio', context_share: 'Call foreseen', offset_share: 'Offset foreseen',
-  bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Useful', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
+  bytes_loaded: 'Loaded ahead', bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Share of it then read', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
+  sizes: 'Usual size', differs: 'Difference', back_share: 'Back, or again', other_share: 'Share of that time', read_times: 'Times over', lane_most_times: 'As many times as that', lanes_own: 'Processes', perfect_after: 'All known after', error: 'Most frequent error',
 };
 
 // ---------- what was clicked, below a chart ----------
@@ -185,7 +189,7 @@ function overview() {
     stat('Operations', fig(run('totals.operations')), el('span', {}, fig(run('totals.failed')), ' failed')),
     stat('Files', fig(run('totals.files')), el('span', {}, fig(run('totals.processes')), t.processes === 1 ? ' process' : ' processes')),
     RUN.prediction ? stat('Foreseen exactly', fig(run('prediction.all.right_share')), 'of all operations') : null,
-    RUN.prefetch && RUN.prefetch.useful_share !== null ? stat('Loaded ahead', fig(run('prefetch.bytes_useful')), el('span', {}, fig(run('prefetch.useful_share')), ' of it useful')) : null);
+    RUN.prefetch && RUN.prefetch.useful_share !== null ? stat('Loaded ahead', fig(run('prefetch.bytes_loaded')), el('span', {}, fig(run('prefetch.useful_share')), ' of it then read')) : null);
   $('main').append(list);
 }
 
@@ -209,7 +213,7 @@ function findingList(findings, base) {
 
 function evidence(box, finding, base) {
   const figures = finding.evidence.figures.map((path) => {
-    const full = base + path, key = path.split('.').pop();
+    const full = base + path, key = path.split('.').filter((part) => !/^\d+$/.test(part)).pop();
     return el('div', {}, el('dt', {}, LABELS[key] || key.replaceAll('_', ' ')),
       el('dd', {}, fig(full), el('span', { class: 'path', title: 'where presagio report --json has it' }, full)));
   });
@@ -737,7 +741,7 @@ function prefetch() {
   const piece = (name, key, colour) => p[key] > 0 ? el('button', { type: 'button', class: 'piece', 'width%': p[key] / total * 100, background: `var(${colour})`, 'aria-label': `${name} ${bytes(p[key])}`, onpointermove: (e) => tip(e, name, [['Bytes', fig(run('prefetch.' + key))]]), onpointerleave: hideTip, onfocus: (e) => tip(at(e.target, 10, 20), name, [['Bytes', fig(run('prefetch.' + key))]]), onblur: hideTip, onclick: () => pin.pin(name, [['Bytes', fig(run('prefetch.' + key))]]) }) : null;
   const rows = p.reasons.map((r, n) => el('tr', {}, el('td', {}, r.reason), ['hints', 'bytes_asked', 'bytes_already', 'bytes_loaded'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.reasons.${n}.${key}`))))));
   section('prefetch', 'What was loaded ahead', 'Bytes that were brought into memory before the program asked for them, and what became of them. Gaps that are loaded on purpose, because one large load is faster than several small ones, count among those that were not read.',
-    total > 0 ? el('div', {}, legend(['--good', 'then read'], ['--other', 'not read']), el('div', { class: 'chart stacks', 'data-chart': 'prefetch' }, el('div', { class: 'stackrow' }, el('div', { class: 'stackname' }, fig(run('prefetch.useful_share')), ' useful'), el('div', { class: 'stack' }, piece('Then read', 'bytes_useful', '--good'), piece('Not read', 'bytes_wasted', '--other'))))) : el('p', { class: 'empty' }, p.advised ? 'Nothing was loaded ahead: it would not have paid, or there was nothing to load.' : 'Nothing was loaded ahead: the run was only watched.'), pin,
+    total > 0 ? el('div', {}, legend(['--good', 'then read'], ['--other', 'not read']), el('div', { class: 'chart stacks', 'data-chart': 'prefetch' }, el('div', { class: 'stackrow' }, el('div', { class: 'stackname' }, fig(run('prefetch.useful_share')), ' then read'), el('div', { class: 'stack' }, piece('Then read', 'bytes_useful', '--good'), piece('Not read', 'bytes_wasted', '--other'))))) : el('p', { class: 'empty' }, p.advised ? 'Nothing was loaded ahead: it would not have paid, or there was nothing to load.' : 'Nothing was loaded ahead: the run was only watched.'), pin,
     rows.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Reason'), ['Hints', 'Asked for', 'Already there', 'Loaded'].map((h) => el('th', { class: 'num' }, h)))), el('tbody', {}, rows))) : null,
     p.waits.length ? el('h3', {}, 'What a read waits, as the run measured it') : null,
     p.waits.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'File'), el('th', {}, 'Done'), ['With it', 'With nothing', 'Hidden'].map((h) => el('th', { class: 'num' }, h)))), el('tbody', {}, p.waits.slice(0, 12).map((w, n) => el('tr', {}, el('td', { class: 'name', title: w.name }, w.name.split('/').pop() || w.name), el('td', {}, w.method), ['with_ns', 'without_ns', 'hidden_share'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.waits.${n}.${key}`))))))))) : null,
