@@ -274,7 +274,7 @@ function runLine(r, n, longest, pin) {
   const x = (bin, w) => gutter(w) + (bin + .5) * all.bin_ns / longest * (w - gutter(w));
   const node = canvas(`Activity of ${r.name} over time, on the scales of all runs; arrow keys go through it`, 64, (g, w, h) => {
     const columns = columnsOf(all, 0, longest, w - gutter(w), 'bytes'), peak = peakOfRuns(longest, w - gutter(w));
-    drawActivity(g, columns, peak, gutter(w), 0, h - 2);
+    drawActivity(g, columns, peak, gutter(w), h - 2);
     peakLabels(g, peak, gutter(w) - 8, h - 2, rateOf);
     node.dataset.scale = JSON.stringify(peak);
   },
@@ -308,21 +308,24 @@ function columnsOf(a, from, to, width, what) {
   return columns;
 }
 
-// Reads go up and writes go down, each on a scale of its own: few of the one are seen beside many of the other.
-function drawActivity(g, { ups, downs }, peak, x0, y0, y1) {
-  const mid = (y0 + y1) / 2, half = (y1 - y0) / 2 - 1;
+// Reads go up and writes go down, each on a scale of its own: few of the one are seen beside many of the other. What there is
+// none of needs no room.
+const zeroLine = (peak, y1) => (peak.down === 0 ? y1 - 1 : peak.up === 0 ? 1 : y1 / 2);
+function drawActivity(g, { ups, downs }, peak, x0, y1) {
+  const zero = zeroLine(peak, y1);
   g.fillStyle = css('--read');
-  ups.forEach((value, x) => { if (value > 0) { const h = Math.max(1, value / peak.up * half); g.fillRect(x0 + x, mid - h, 1, h); } });
+  ups.forEach((value, x) => { if (value > 0) { const h = Math.max(1, value / peak.up * (zero - 1)); g.fillRect(x0 + x, zero - h, 1, h); } });
   g.fillStyle = css('--write');
-  downs.forEach((value, x) => { if (value > 0) { const h = Math.max(1, value / peak.down * half); g.fillRect(x0 + x, mid, 1, h); } });
-  g.strokeStyle = css('--line'); g.beginPath(); g.moveTo(x0, mid + .5); g.lineTo(x0 + ups.length, mid + .5); g.stroke();
+  downs.forEach((value, x) => { if (value > 0) { const h = Math.max(1, value / peak.down * (y1 - zero - 1)); g.fillRect(x0 + x, zero, 1, h); } });
+  g.strokeStyle = css('--line'); g.beginPath(); g.moveTo(x0, zero + .5); g.lineTo(x0 + ups.length, zero + .5); g.stroke();
 }
 const rateOf = (value) => bytes(Math.round(value * 1e9)) + '/s';
 function peakLabels(g, peak, x, y1, written) {
   g.textAlign = 'right';
   const label = (value, y, baseline, colour) => { if (!(value > 0)) return; g.fillStyle = css(colour); g.textBaseline = baseline; g.fillText(written(value), x, y); };
   label(peak.up, 2, 'top', '--read'); label(peak.down, y1 - 2, 'bottom', '--write');
-  g.fillStyle = css('--soft'); g.textBaseline = 'middle'; g.fillText('0', x, y1 / 2);
+  const zero = zeroLine(peak, y1);
+  g.fillStyle = css('--soft'); g.textBaseline = zero > y1 / 2 ? 'bottom' : zero < y1 / 2 ? 'top' : 'middle'; g.fillText('0', x, zero);
 }
 
 function timeline() {
@@ -348,7 +351,7 @@ function timeline() {
     const x0 = gutter(w), y1 = h - 22;
     bands(g, w, y1); timeAxis(g, x0, w, y1, from, to);
     const columns = columnsOf(all, from, to, w - x0, what);
-    drawActivity(g, columns, columns.peak, x0, 0, y1);
+    drawActivity(g, columns, columns.peak, x0, y1);
     peakLabels(g, columns.peak, x0 - 8, y1, what === 'bytes' ? rateOf : (value) => digits(value) + ' in I/O');
     top.dataset.scale = JSON.stringify(columns.peak);
   }, (g, w, h) => marks(g, w, h - 22));
