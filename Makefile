@@ -43,7 +43,7 @@ TEST_NEEDS := gcc:build-essential g++:build-essential valgrind:valgrind strace:s
 	python3:python3 bindfs:bindfs losetup:mount mkfs.ext4:e2fsprogs rsync:rsync pkg-config:pkg-config lmp:lammps \
 	mpirun.openmpi:openmpi-bin mpirun.mpich:mpich h5cc:libhdf5-dev h5pcc.openmpi:libhdf5-openmpi-dev \
 	h5pcc.mpich:libhdf5-mpich-dev diod:diod glusterd:glusterfs-server mount.glusterfs:glusterfs-client \
-	ip:iproute2 munged:munge fio:fio unshare:util-linux setpriv:util-linux openssl:openssl jemalloc-config:libjemalloc-dev \
+	ip:iproute2 munged:munge fio:fio unshare:util-linux setpriv:util-linux setcap:libcap2-bin openssl:openssl jemalloc-config:libjemalloc-dev \
 	google-pprof:google-perftools \
 	chromium:chromium node:nodejs npm:npm \
 	gdb:gdb shellcheck:shellcheck systemd-analyze:systemd

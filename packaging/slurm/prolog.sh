@@ -13,10 +13,21 @@ PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin${PRESAGIO_PATH
 
 job=${SLURM_JOB_ID:?}
 user=${SLURM_JOB_USER:?}
-dir=$PRESAGIO_ROOT/$job
 
 mkdir -p "$PRESAGIO_RUN" "$PRESAGIO_ROOT" || exit 0
+root=$(realpath "$PRESAGIO_ROOT") || exit 0
+dir=$root/$job
 install -d -m 0700 -o "$user" "$dir" || exit 0
+
+# Root may not look into another user's FUSE mount, so mountpoint(1) cannot say: the kernel's table does.
+is_mounted() {
+    local at
+    while read -r _ _ _ _ at _; do
+        printf -v at %b "$at" # a space is \040 there
+        [ "$at" = "$dir" ] && return 0
+    done </proc/self/mountinfo
+    return 1
+}
 
 # As the job's user: what it proves to the nodes is who it is. In a session of its own: it outlives this script.
 setsid runuser -u "$user" -- presagio mount "$PRESAGIO_NODES" "$dir" \
@@ -25,7 +36,7 @@ echo $! >"$PRESAGIO_RUN/$job.pid"
 
 # The job begins when the mount is there, or without it.
 for _ in $(seq 100); do
-    mountpoint -q "$dir" && exit 0
+    is_mounted && exit 0
     kill -0 "$(cat "$PRESAGIO_RUN/$job.pid")" 2>/dev/null || break
     sleep 0.1
 done

@@ -3,7 +3,7 @@
 mod common;
 
 use common::nodes::{At, Node, Running, until};
-use common::{TempDir, presagio, presagio_ok};
+use common::{TempDir, free_port, presagio, presagio_ok};
 use presagio_dashboard::UPDATE_EVERY;
 use presagio_ninep::OpenFlags;
 use presagio_ninep::client::{Client, Options};
@@ -11,28 +11,15 @@ use presagio_ninep::session::Session;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A name that would be markup, if anything became that.
 const NAME: &str = "io1 <b>\"'&";
-
-/// A port that nobody has: not one of those that the system gives to whoever asks for any, since a service has to get it again.
-fn free_port() -> u16 {
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id().wrapping_mul(31);
-    loop {
-        let port = 20_000 + first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        let port = u16::try_from(port).expect("a port");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// Reads and writes through a node until somebody says stop, whatever happens to the node meanwhile.
 fn load(socket: &Path, stop: &AtomicBool) {

@@ -1,18 +1,19 @@
 //! The documents hold: every command in them is run, every link leads somewhere, every subcommand has its place.
 //!
-//! A fence ```` ```sh ```` is a script. All of a page are run one after the other, by bash, in an empty directory with
-//! what the page takes for granted ([`pages!`]); any command that fails fails the test. Where a command names a place of a
-//! real machine (`/scratch`), it gets one below that directory; what runs until it is told to end (a node, a mount) runs
-//! beside the rest; what would take minutes is given less to do ([`LESS`]).
+//! A fence ```` ```sh ```` is a script. All of a page are run one after the other, by bash, in a directory like a checkout
+//! after `make build` with what the page takes for granted ([`pages!`]); any command that fails fails the test. Where a
+//! command names a place of a real machine (`/scratch`), it gets one below that directory; what runs until it is told to end
+//! (a node, a mount) runs beside the rest; what would take minutes is given less to do ([`LESS`]); dashboards are at
+//! ports of their own. A page that says how `presagio` comes on the `PATH` has it from there alone.
 //!
 //! What cannot run here has `<!-- not run: REASON -->` above it. Options of `presagio` and targets of `make` are checked
 //! all the same.
 
 mod common;
 
-use common::{TempDir, library, presagio_ok, program, repository};
+use common::{TempDir, free_port, library, presagio_ok, program, repository};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -48,13 +49,17 @@ presagio run --quiet --trace after.ptrace --json after.json -- ./app
 const DARSHAN: &str =
     "cp $REPO/crates/trace/tests/data/darshan/lustre.txt run.darshan; cp run.darshan job.darshan\n";
 
-/// As in the root of a checkout after `make build`; a service in C, and the middleware of docs/predict-api.md.
-const CHECKOUT: &str = r#"
-ln -s $REPO/crates crates
-mkdir target && ln -s $LIBRARIES target/release
-awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' $REPO/docs/guide-developer.md > service.c
+/// The sources, as in the root of a checkout.
+const SOURCES: &str = "ln -s $REPO/crates crates\n";
+
+/// A program that was built for AGIOS.
+const SERVICE: &str = r#"
+printf '#include <agios.h>\nint main(void) { return agios_last_error() == 0; }\n' > service.c
+"#;
+
+/// The middleware of docs/predict-api.md.
+const MIDDLEWARE: &str = r#"
 awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' $REPO/docs/predict-api.md > middleware.c
-export LD_LIBRARY_PATH=$PWD/target/release
 "#;
 
 /// Traces by the names of docs/pattern.md.
@@ -89,9 +94,9 @@ pages! {
     contributing: "CONTRIBUTING.md", [""];
     installing: "docs/install.md", [""];
     the_guide_for_users: "docs/guide-user.md", [""];
-    the_guide_for_administrators: "docs/guide-admin.md", [APP];
-    the_guide_for_developers: "docs/guide-developer.md", [APP, CHECKOUT];
-    the_guide_for_researchers: "docs/guide-researcher.md", [APP];
+    the_guide_for_administrators: "docs/guide-admin.md", [""];
+    the_guide_for_developers: "docs/guide-developer.md", [SOURCES];
+    the_guide_for_researchers: "docs/guide-researcher.md", [""];
     all_commands: "docs/commands.md", [APP];
     limits: "docs/limits.md", [APP];
     troubleshooting: "docs/troubleshooting.md", [APP];
@@ -106,8 +111,8 @@ pages! {
     nodes: "docs/ionode.md", [APP, "cp input.dat $PLACE/scratch/in\n"];
     the_council: "docs/council.md", [""];
     the_dashboard: "docs/dashboard.md", [""];
-    embedding: "docs/embedding.md", [CHECKOUT];
-    the_api_of_predictions: "docs/predict-api.md", [CHECKOUT];
+    embedding: "docs/embedding.md", [SOURCES, SERVICE];
+    the_api_of_predictions: "docs/predict-api.md", [SOURCES, MIDDLEWARE];
 }
 
 /// What every script begins with: a failing command is named with its page and line; in the end what was started ends.
@@ -133,7 +138,10 @@ ready() {
     case "$1" in
     mount) mountpoint -q "$3" ;;
     *) for word in "$@"; do
-        case "$word" in unix:*) [ -S "${word#unix:}" ] && [ -S "${word#unix:}.control" ] || return 1 ;; esac
+        case "$word" in
+        unix:*) [ -S "${word#unix:}" ] && [ -S "${word#unix:}.control" ] || return 1 ;;
+        tcp:127.0.0.1:*) (: </dev/tcp/127.0.0.1/"${word##*:}") 2>/dev/null || return 1 ;;
+        esac
     done ;;
     esac
 }
@@ -178,25 +186,29 @@ impl Page {
     fn holds(&self, setup: &str) {
         let dir = TempDir::new("docs");
         let run = self.blocks.iter().filter(|block| block.is_run);
-        let scripts: Vec<String> = run.map(|block| self.script(block, dir.path())).collect();
+        let ports = [free_port(), free_port()];
+        let scripts = run.map(|block| self.script(block, dir.path(), ports));
+        let scripts: Vec<String> = scripts.collect();
         if !scripts.is_empty() {
             let script = format!(
                 "{PROLOGUE}AT={}:setup\n{setup}{}",
                 self.name,
                 scripts.concat()
             );
-            self.succeeds(&dir, &script);
+            let says_how = scripts.iter().any(|script| script.contains(FROM_CHECKOUT));
+            self.succeeds(&dir, &script, !says_how);
         }
         for block in self.blocks.iter().filter(|block| !block.is_run) {
             for command in commands(&block.text).iter().filter_map(|c| checkable(c)) {
                 let script = format!("AT={}:{}\n{PROLOGUE}{command}\n", self.name, block.line);
-                self.succeeds(&dir, &script);
+                self.succeeds(&dir, &script, true);
             }
         }
     }
 
-    fn script(&self, block: &Block, place: &str) -> String {
-        let mut text = block.text.clone();
+    fn script(&self, block: &Block, place: &str, ports: [u16; 2]) -> String {
+        let lines = block.text.lines().map(|line| at_ports(line, ports) + "\n");
+        let mut text: String = lines.collect();
         for (command, less) in LESS {
             text = text.replace(command, &format!("{command} {less}"));
         }
@@ -206,14 +218,18 @@ impl Page {
         format!("AT={}:{}\n{text}", self.name, block.line)
     }
 
-    fn succeeds(&self, dir: &TempDir, script: &str) {
+    /// Runs a script; `presagio` is on its `PATH`, or has to come there.
+    fn succeeds(&self, dir: &TempDir, script: &str, is_on_path: bool) {
         let place = Path::new(dir.path());
-        let (bin, work) = (place.join("bin"), place.join("work"));
-        fs::create_dir_all(&bin).unwrap();
-        fs::create_dir_all(&work).unwrap();
-        fs::write(bin.join("presagio"), WRAPPER).unwrap();
-        fs::set_permissions(bin.join("presagio"), Permissions::from_mode(0o755)).unwrap();
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let work = place.join("work");
+        let (built, program) = (work.join("target/release"), place.join("program"));
+        if !built.exists() {
+            build(&built, &program);
+        }
+        let mut path = std::env::var("PATH").unwrap();
+        if is_on_path {
+            path = format!("{}:{path}", built.display());
+        }
         let Output {
             status,
             stdout,
@@ -222,21 +238,60 @@ impl Page {
             .args(["-k", "5", "300", "bash", "-c", script])
             .current_dir(work)
             .env("PATH", path)
-            .env("PROGRAM", program())
+            .env("PROGRAM", program.join("presagio"))
             .env("PLACE", place)
             .env("REPO", repository())
-            .env("LIBRARIES", library().parent().unwrap())
-            .env("PRESAGIO_LIB", library())
             .env("HOME", dir.path())
             .env_remove("XDG_CACHE_HOME")
-            // Open MPI refuses both unless it is told.
+            .env_remove("PRESAGIO_LIB")
+            .env_remove("LD_LIBRARY_PATH")
+            // Open MPI refuses it unless it is told.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
             .output()
             .unwrap();
         let [out, err] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(status.success(), "{}: {status}\n{out}\n{err}", self.name);
+    }
+}
+
+/// How a page puts what was built on the `PATH`.
+const FROM_CHECKOUT: &str = "export PATH=$PWD/target/release:$PATH\n";
+
+/// What `make build` leaves: the libraries, and `presagio`, which here is [`WRAPPER`]. What that starts is in `program`, with
+/// its libraries beside it.
+fn build(built: &Path, program: &Path) {
+    for dir in [built, program] {
+        fs::create_dir_all(dir).unwrap();
+        for entry in fs::read_dir(library().parent().unwrap()).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap();
+            let is_library = name.to_string_lossy().starts_with("lib");
+            let extension = path.extension().unwrap_or_default();
+            if is_library && (extension == "so" || extension == "a") {
+                symlink(&path, dir.join(name)).unwrap();
+            }
+        }
+    }
+    // No symbolic link: a program looks for its libraries where it really is.
+    fs::hard_link(self::program(), program.join("presagio")).unwrap();
+    fs::write(built.join("presagio"), WRAPPER).unwrap();
+    fs::set_permissions(built.join("presagio"), Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A command with the dashboards of a council and a node at these ports, since those that they have by default may be taken.
+fn at_ports(line: &str, [council, node]: [u16; 2]) -> String {
+    let services = [("presagio council ", council), ("presagio ionode ", node)];
+    let service = services.iter().find(|(begin, _)| line.starts_with(begin));
+    if let (Some((_, port)), Some((before, after))) = (service, line.split_once(" --dashboard")) {
+        return format!("{before} --dashboard tcp:127.0.0.1:{port}{after}");
+    }
+    // Without an address it is the council's.
+    match line.strip_prefix("presagio top ") {
+        Some(rest) if rest.trim_start().starts_with('#') => {
+            format!("presagio top tcp:127.0.0.1:{council} {rest}")
+        }
+        _ => line.to_owned(),
     }
 }
 
@@ -313,6 +368,25 @@ fn a_script_that_is_not_run_says_so_above_it_and_is_checked_as_far_as_possible()
         "make -n -C $REPO install > /dev/null"
     );
     assert_eq!(check("cp a b"), None);
+}
+
+#[test]
+fn dashboards_are_at_ports_of_their_own() {
+    let at = |line: &str| at_ports(line, [1, 2]);
+    assert_eq!(
+        at("presagio council --store /x --dashboard"),
+        "presagio council --store /x --dashboard tcp:127.0.0.1:1"
+    );
+    assert_eq!(
+        at("presagio ionode --dashboard   # of a node alone"),
+        "presagio ionode --dashboard tcp:127.0.0.1:2   # of a node alone"
+    );
+    assert_eq!(
+        at("presagio top   # all"),
+        "presagio top tcp:127.0.0.1:1   # all"
+    );
+    let another = "presagio top unix:/x    # without --dashboard";
+    assert_eq!(at(another), another);
 }
 
 #[test]

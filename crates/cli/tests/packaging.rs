@@ -235,12 +235,39 @@ fn a_node_with_the_capabilities_of_its_unit_serves_each_user_as_itself() {
 }
 
 #[test]
-fn a_job_has_its_mount_from_prolog_to_epilog() {
+fn a_job_of_root_has_its_mount_from_prolog_to_epilog() {
+    a_job_has_its_mount("root");
+}
+
+#[test]
+fn a_job_of_another_user_has_its_mount_from_prolog_to_epilog() {
+    a_job_has_its_mount("nobody");
+}
+
+/// A copy of `presagio` that anybody can start, and mount with: where users mount, fusermount3 has root's powers for that, and
+/// where tests run there may be no fusermount3, and a /dev/fuse for root alone.
+fn with_powers_to_mount(dir: &Path) -> PathBuf {
+    fs::create_dir(dir).unwrap();
+    let copy = dir.join("presagio");
+    fs::copy(program(), &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    said(
+        Command::new("setcap")
+            .arg("cap_sys_admin,cap_dac_override+ep")
+            .arg(&copy),
+    );
+    dir.to_owned()
+}
+
+fn a_job_has_its_mount(user: &str) {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: needs root");
     }
-    let place = TempDir::new("slurm");
-    let dir = Path::new(place.path());
+    // Not below the directory of the build, which other users may have no way to.
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = with_powers_to_mount(&dir.join("bin"));
     let export = dir.join("export");
     fs::create_dir(&export).unwrap();
     fs::write(export.join("file"), "bytes").unwrap();
@@ -260,22 +287,34 @@ fn a_job_has_its_mount_from_prolog_to_epilog() {
                 .env("PRESAGIO_NODES", nodes)
                 .env("PRESAGIO_ROOT", dir.join("jobs"))
                 .env("PRESAGIO_RUN", dir.join("run"))
-                .env("PRESAGIO_PATH", Path::new(program()).parent().unwrap())
+                .env("PRESAGIO_PATH", &programs)
                 .env("SLURM_JOB_ID", "17")
-                .env("SLURM_JOB_USER", "root"),
+                .env("SLURM_JOB_USER", user),
         )
     };
     let job = dir.join("jobs/17");
     script("prolog.sh", &at.text());
-    assert_eq!(fs::read_to_string(job.join("file")).unwrap(), "bytes");
+    let as_user = |command: &[&str]| {
+        said(
+            Command::new("runuser")
+                .args(["-u", user, "--"])
+                .args(command),
+        )
+    };
+    let file = job.join("file");
+    assert_eq!(as_user(&["cat", file.to_str().unwrap()]), "bytes");
+    // The task's prolog is run as the user.
+    let task = fs::read_to_string(repository().join("packaging/slurm/task-prolog.sh")).unwrap();
+    let root = format!("PRESAGIO_ROOT={}", dir.join("jobs").display());
+    let task = ["env", &root, "SLURM_JOB_ID=17", "bash", "-c", &task];
     assert_eq!(
-        script("task-prolog.sh", ""),
+        as_user(&task),
         format!("export PRESAGIO_MOUNT={}\n", job.display())
     );
     script("epilog.sh", "");
     assert!(!job.exists());
     assert_eq!(files(&dir.join("run")), Vec::<PathBuf>::new());
-    assert_eq!(script("task-prolog.sh", ""), "");
+    assert_eq!(as_user(&task), "");
 }
 
 #[test]

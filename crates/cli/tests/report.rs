@@ -719,6 +719,8 @@ fn a_page_with_as_much_as_there_can_be_opens_and_answers() {
         (count(&run["loops"]), count(&run["phases"]["phases"])),
         (6, 500)
     );
+    assert_eq!(run["phases"]["count"], 550, "all of them, not those listed");
+    assert_eq!(run["phases"]["period"]["period_ns"], 10_000_000);
     let cells: usize = (0..20)
         .map(|n| count(&run["files"][n]["heat"]["cells"]))
         .sum();
@@ -743,7 +745,7 @@ fn a_page_with_hostile_names_opens_and_runs_nothing_of_them() {
 #[test]
 fn a_page_of_several_runs_opens_and_compares_them() {
     let place = Place::new();
-    let traces = [("a.ptrace", phases()), ("b.ptrace", slower())];
+    let traces = [("fast.ptrace", phases()), ("slow.ptrace", slower())];
     let traces = traces.map(|(name, records)| place.trace(name, &records));
     let page = place.text("a.html");
     presagio_ok(&["report", &traces[0], &traces[1], "-o", &page]);
@@ -751,7 +753,7 @@ fn a_page_of_several_runs_opens_and_compares_them() {
     in_a_browser(&page, &figures(&[&traces[0], &traces[1]]), &place, &charts);
 }
 
-/// As [`phases`], with a pause before the last one, and twice the time in each operation.
+/// As [`phases`], with a pause before the last one, twice the time in each operation, and half of the bytes.
 fn slower() -> Vec<Record> {
     let mut records = phases();
     for record in &mut records {
@@ -759,11 +761,63 @@ fn slower() -> Vec<Record> {
             continue;
         };
         event.duration = Nanos(2 * event.duration.0);
+        (event.len, event.result) = (event.len / 2, event.result / 2);
         if event.time >= Nanos(90_000_000) {
             event.time += Nanos(40_000_000);
         }
     }
     records
+}
+
+#[test]
+fn a_page_of_an_empty_trace_opens_and_says_so() {
+    let place = Place::new();
+    let trace = place.trace("empty.ptrace", &[]);
+    let page = place.text("a.html");
+    presagio_ok(&["report", &trace, "-o", &page]);
+    let texts = ["There are no operations in this recording."];
+    in_a_browser_with(&page, &figures(&[&trace]), &place, "", &texts);
+}
+
+/// What a run without a trace says of itself, with more of everything than is shown at first.
+fn summary() -> Value {
+    let wait = |n: u64| serde_json::json!({ "name": format!("/data/in-{n}"), "method": "sieving", "with_ns": 1000 * n, "without_ns": 2_000_000 });
+    let decided = |n: u64| format!("/data/in-{n}: sieving: it pays.");
+    let totals = serde_json::json!({
+        "operations": 2000, "failed": 3, "bytes_read": 100 << 20, "bytes_written": 5 << 20, "time_ns": 900_000_000,
+        "actions": {
+            "read": { "operations": 1500, "time_ns": 800_000_000 },
+            "write": { "operations": 500, "time_ns": 100_000_000 },
+        },
+    });
+    serde_json::json!({
+        "elapsed_ns": 3_000_000_000u64, "processes": 2, "files": 60, "contexts": 4,
+        "totals": totals,
+        "programs": [{ "name": "/opt/app" }],
+        "busiest_files": [{ "name": "/data/in-1", "totals": { "operations": 40, "bytes_read": 4 << 20, "time_ns": 30_000_000 } }],
+        "prediction": { "operations": 2000, "right": 1800, "transfers": 1900, "offset_right": 1700, "hit_ratio": 0.9 },
+        "prefetch": {
+            "advised": true, "bytes_useful": 75 << 20, "bytes_wasted": 25 << 20,
+            "by_reason": { "model": { "hints": 9, "bytes_asked": 100 << 20, "bytes_already": 0, "bytes_loaded": 100 << 20 } },
+            "waits": (1..=15).map(wait).collect::<Vec<_>>(),
+        },
+        "decided": (1..=45).map(decided).collect::<Vec<_>>(),
+    })
+}
+
+#[test]
+fn a_page_of_a_summary_alone_opens_and_shows_all_that_it_says() {
+    let place = Place::new();
+    let input = place.text("run.json");
+    fs::write(&input, summary().to_string()).unwrap();
+    let page = place.text("a.html");
+    presagio_ok(&["report", &input, "-o", &page]);
+    let texts = [
+        "100 MiB were loaded before the program asked for them; 75 MiB of that (75 %) were then read: 75 % of all bytes that were read.",
+        "/data/in-45: sieving",
+        "the run left no trace",
+    ];
+    in_a_browser_with(&page, &figures(&[&input]), &place, "prefetch", &texts);
 }
 
 #[test]

@@ -106,6 +106,11 @@ pub fn span(ns: u64) -> String {
     }
 }
 
+/// How many times, which may be two and a half.
+pub fn times(value: f64) -> String {
+    digits(value)
+}
+
 /// Three digits of a number, and no zeros behind the point that say nothing.
 fn digits(value: f64) -> String {
     let places = match value {

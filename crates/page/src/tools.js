@@ -56,7 +56,7 @@ const percent = (share) => {
   const p = share * 100;
   return (p === 0 || p >= 99.95 || (p >= 9.95 && p < 99) ? rounded(p, 0) : rounded(p, 1)) + '\u00a0%';
 };
-const FORMATS = { bytes, time, count, percent, value: (v) => v.toFixed(3), text: String };
+const FORMATS = { bytes, time, count, percent, times: digits, value: (v) => v.toFixed(3), text: String };
 const format = (value, kind) => (value === null || value === undefined ? '–' : FORMATS[kind](value));
 
 // ---------- tooltip ----------

@@ -23,6 +23,7 @@ fn written(kind: &str, value: &Value) -> String {
         "bytes" => readable::bytes(whole()),
         "time" => readable::span(whole()),
         "count" => readable::grouped(whole()),
+        "times" => readable::times(value.as_f64().expect("a number")),
         "percent" => readable::percent(value.as_f64().expect("a number")),
         other => panic!("{other} is no kind of figure"),
     }

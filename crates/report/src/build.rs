@@ -22,6 +22,8 @@ const ACCESSES_MAX: usize = 60;
 const SITES_MAX: usize = 60;
 /// Frames that are shown of each.
 const FRAMES_MAX: usize = 16;
+/// Phases that are listed.
+const PHASES_MAX: usize = 500;
 /// Processes whose loops are shown.
 const PROGRAMS_MAX: usize = 6;
 
@@ -283,6 +285,7 @@ impl<'a, N: Names> Builder<'a, N> {
             read_ns: kind_ns(Kind::Read),
             write_ns: kind_ns(Kind::Write),
             other_ns: kind_ns(Kind::Other),
+            other_share: share(kind_ns(Kind::Other), time),
             time_share: share(time, lives),
             processes,
             threads: of.threads.len() as u64,
@@ -335,6 +338,8 @@ impl<'a, N: Names> Builder<'a, N> {
         Timeline {
             all: activity(&self.of.all),
             lane_median_ns: median_time(&lanes),
+            lane_most_times: most_times(&lanes),
+            lanes_own: lanes.iter().filter(|lane| lane.processes == 1).count() as u64,
             lanes,
         }
     }
@@ -434,16 +439,18 @@ impl<'a, N: Names> Builder<'a, N> {
         let actions = &self.by_file[&file];
         let of = |action: Action| actions.get(&(action as u8));
         let reach = self.of.counts().files.get(&file).map_or(0, |f| f.reach);
+        let bytes_read = of(Action::Read).map_or(0, |h| h.bytes);
         FileUse {
             short: readable::last_part(&name).to_owned(),
             name,
             operations: sum.operations,
             failed: sum.failed,
-            bytes_read: of(Action::Read).map_or(0, |h| h.bytes),
+            bytes_read,
             bytes_written: of(Action::Write).map_or(0, |h| h.bytes),
             time_ns: sum.busy,
             time_share: share(sum.busy, self.all.busy),
             reach,
+            read_times: maybe_share(bytes_read as f64, reach),
             processes,
             reads: of(Action::Read).map(way),
             writes: of(Action::Write).map(way),
@@ -586,6 +593,7 @@ impl<'a, N: Names> Builder<'a, N> {
                 steps: sum.steps,
                 consecutive_share: share(at(Lies::Consecutive), with_one_before),
                 onward_share: share(onward, with_one_before),
+                back_share: share(with_one_before - onward, with_one_before),
             })
         };
         [Action::Read, Action::Write]
@@ -757,15 +765,18 @@ fn blind(format: Format) -> Option<&'static str> {
 
 /// Phases and their rhythm.
 fn phasing(run: &mut Run, of: Collected) -> Phasing {
-    let (phases, pause_ns) = of.phases.finish(of.begin);
+    let (mut phases, pause_ns) = of.phases.finish(of.begin);
     let period = run.timeline.as_ref().map(|timeline| {
         let all = &timeline.all;
         let series = [&all.read, &all.written, &all.operations];
         phases::period(&phases, &series, all.bin_ns, run.totals.duration_ns)
     });
+    // The list is cut; what is said of all is of all.
+    let count = phases.len();
+    phases.truncate(PHASES_MAX);
     Phasing {
         pause_ns,
-        count: phases.len(),
+        count,
         phases,
         period,
     }
@@ -875,6 +886,13 @@ fn median_time(lanes: &[Lane]) -> Option<u64> {
     times.get(times.len() / 2).copied()
 }
 
+/// How many times as much time the busiest process takes as the one in the middle.
+fn most_times(lanes: &[Lane]) -> Option<f64> {
+    let own = lanes.iter().filter(|lane| lane.processes == 1);
+    let most = own.map(|lane| lane.time_ns).max()?;
+    maybe_share(most as f64, median_time(lanes)?.max(1))
+}
+
 fn foresight(judged: &Judged) -> Foresight {
     Foresight {
         operations: judged.operations,
@@ -971,6 +989,7 @@ fn add_summary(run: &mut Run, summary: &Value) {
         let all = useful.saturating_add(wasted);
         Prefetch {
             advised: prefetch["advised"].as_bool().unwrap_or(false),
+            bytes_loaded: all,
             bytes_useful: useful,
             bytes_wasted: wasted,
             useful_share: maybe_share(useful as f64, all),
@@ -1023,6 +1042,7 @@ fn summary_totals(run: &mut Run, summary: &Value) {
     let time = number(&totals["time_ns"]);
     let of = |action: Action| number(&totals["actions"][action.name()]["time_ns"]);
     let (read_ns, write_ns) = (of(Action::Read), of(Action::Write));
+    let other_ns = time.saturating_sub(read_ns).saturating_sub(write_ns);
     run.not_seen.insert(
         0,
         "When and where operations were done: the run left no trace (--trace).".to_owned(),
@@ -1037,7 +1057,8 @@ fn summary_totals(run: &mut Run, summary: &Value) {
         time_ns: time,
         read_ns,
         write_ns,
-        other_ns: time.saturating_sub(read_ns).saturating_sub(write_ns),
+        other_ns,
+        other_share: share(other_ns, time),
         time_share: 0.0,
         processes: number(&summary["processes"]),
         files: number(&summary["files"]),
@@ -1095,6 +1116,7 @@ fn summary_files(list: &Value, time: u64) -> Vec<FileUse> {
             time_ns: number(&totals["time_ns"]),
             time_share: share(number(&totals["time_ns"]), time),
             reach: 0,
+            read_times: None,
             processes: 0,
             reads: None,
             writes: None,

@@ -82,17 +82,20 @@ fn compare(runs: &[Run]) -> Comparison {
         let values: Vec<Option<f64>> = runs.iter().map(of).collect();
         let first = values[0].filter(|first| *first > 0.0);
         let ratio = |value: &Option<f64>| Some(rounded((*value)? / first?));
+        let differs = |value: &Option<f64>| Some(rounded(((*value)? / first? - 1.0).abs()));
         Measure {
             key,
             name,
             unit,
             ratios: values.iter().map(ratio).collect(),
+            differs: values.iter().map(differs).collect(),
             values,
         }
     });
     let is_known = |measure: &Measure| measure.values.iter().any(|v| v.is_some_and(|v| v > 0.0));
+    let measures: Vec<Measure> = measures.filter(is_known).collect();
     Comparison {
-        measures: measures.filter(is_known).collect(),
-        findings: findings::of_comparison(runs),
+        findings: findings::of_comparison(runs, &measures),
+        measures,
     }
 }

@@ -50,6 +50,8 @@ pub struct Measure {
     pub values: Vec<Option<f64>>,
     /// The same over that of the first run.
     pub ratios: Vec<Option<f64>>,
+    /// How much more or less it is than that of the first run, as a share of that one.
+    pub differs: Vec<Option<f64>>,
 }
 
 /// One run.
@@ -158,6 +160,8 @@ pub struct Totals {
     pub write_ns: u64,
     /// In all others.
     pub other_ns: u64,
+    /// The share of all that time that these took.
+    pub other_share: f64,
     /// The share of their lives that processes spent in I/O, on average, counting lives from the first to the last operation of all.
     pub time_share: f64,
     /// Processes.
@@ -209,6 +213,10 @@ pub struct Timeline {
     pub lanes: Vec<Lane>,
     /// Time in operations of the process in the middle, of those that have a lane of their own.
     pub lane_median_ns: Option<u64>,
+    /// That of the busiest of them, as so many times as much.
+    pub lane_most_times: Option<f64>,
+    /// How many have a lane of their own.
+    pub lanes_own: u64,
 }
 
 /// Values by bin, from the beginning of the trace.
@@ -278,6 +286,8 @@ pub struct FileUse {
     pub time_share: f64,
     /// Where its last byte that was moved ends.
     pub reach: u64,
+    /// How often it was read up to there: bytes read over that.
+    pub read_times: Option<f64>,
     /// Processes that read or wrote it.
     pub processes: u64,
     /// How reads go through it.
@@ -465,6 +475,8 @@ pub struct Sequentiality {
     pub consecutive_share: f64,
     /// The share of those with one before that lie further on.
     pub onward_share: f64,
+    /// The share of those with one before that go back, or to the same place again.
+    pub back_share: f64,
 }
 
 /// Phases and their rhythm.
@@ -472,9 +484,9 @@ pub struct Sequentiality {
 pub struct Phasing {
     /// A pause of this length ends a phase.
     pub pause_ns: u64,
-    /// How many there are.
+    /// How many there are; 4097 at most.
     pub count: usize,
-    /// In their order.
+    /// The first of them, in their order.
     pub phases: Vec<Phase>,
     /// Their rhythm.
     pub period: Option<Period>,
@@ -617,11 +629,13 @@ pub struct ForeseenProcess {
 pub struct Prefetch {
     /// Whether that was allowed.
     pub advised: bool,
-    /// Bytes that were then read.
+    /// All bytes that were.
+    pub bytes_loaded: u64,
+    /// Those that were then read.
     pub bytes_useful: u64,
-    /// Bytes that were not.
+    /// Those that were not.
     pub bytes_wasted: u64,
-    /// The share of all that were.
+    /// The share of all that were read.
     pub useful_share: Option<f64>,
     /// The share of all bytes read that had been loaded ahead.
     pub read_share: Option<f64>,

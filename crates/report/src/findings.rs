@@ -1,10 +1,11 @@
 //! What follows from the figures, in plain language, each with the figures that it follows from.
 //!
 //! A finding says what was observed, never more. Its evidence names the figures by their path in the document of the run
-//! and the chart that shows them, so that a reader is one click away from checking it.
+//! and the chart that shows them, so that a reader is one click away from checking it. Every number in a finding is one of
+//! these figures (`tests/findings.rs`).
 
-use crate::doc::{Access, Distribution, FileUse, Run, SMALL, Way};
-use crate::readable::{bytes, counted, grouped, percent, span};
+use crate::doc::{Access, Distribution, FileUse, Measure, Run, SMALL, Way};
+use crate::readable::{bytes, counted, grouped, percent, span, times};
 use serde::Serialize;
 
 /// How much a finding matters.
@@ -108,7 +109,7 @@ fn waits(run: &Run) -> Vec<Finding> {
     }
     let who = match totals.processes {
         1 => "The program".to_owned(),
-        n => format!("On average, each of {n} processes"),
+        n => format!("On average, each of {} processes", grouped(n)),
     };
     let weight = match totals.time_share {
         share if share >= 0.3 => Weight::High,
@@ -125,6 +126,7 @@ fn waits(run: &Run) -> Vec<Finding> {
         "totals.time_share",
         "totals.duration_ns",
         "totals.time_ns",
+        "totals.processes",
         "totals.read_ns",
         "totals.write_ns",
         "totals.other_ns",
@@ -160,12 +162,14 @@ fn hot_spot(run: &Run, at: usize, access: &Access) -> Finding {
         from(run, access),
     );
     let path = |key: &str| format!("accesses.{at}.{key}");
-    let figures = [
+    let mut figures = vec![
         path("time_share"),
         path("way.time_ns"),
         path("way.operations"),
         path("way.bytes"),
     ];
+    figures.extend(usual_size(&access.way).map(|_| path("way.sizes.0.0")));
+    figures.extend((access.files > 1).then(|| path("files")));
     let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
     finding("hot-spot", weight, text, "accesses", &figures).select(at)
 }
@@ -210,7 +214,7 @@ fn from(run: &Run, access: &Access) -> String {
 fn whose(access: &Access) -> String {
     match access.files {
         0 | 1 => quoted(&access.name),
-        n => format!("{} files {}", n, quoted(&access.name)),
+        n => format!("{} files {}", grouped(n), quoted(&access.name)),
     }
 }
 
@@ -247,14 +251,12 @@ fn scattered(run: &Run) -> Vec<Finding> {
     const MANY: u64 = 500;
     let one = |(at, lies): (usize, &crate::doc::Sequentiality)| {
         let all: u64 = lies.steps.iter().sum();
-        let back = 1.0 - lies.onward_share;
+        let back = lies.back_share;
         if all < MANY {
             return None;
         }
-        let paths = [
-            format!("sequentiality.{at}.consecutive_share"),
-            format!("sequentiality.{at}.onward_share"),
-        ];
+        let path = |key: &str| format!("sequentiality.{at}.{key}");
+        let paths = ["consecutive_share", "onward_share", "back_share"].map(path);
         let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
         if lies.consecutive_share >= 0.9 {
             let text = format!(
@@ -298,30 +300,27 @@ fn scattered(run: &Run) -> Vec<Finding> {
 fn again(run: &Run) -> Vec<Finding> {
     const LEAST: u64 = 1 << 20;
     const OFTEN: f64 = 1.9;
-    let over = |file: &FileUse| file.bytes_read as f64 / file.reach.max(1) as f64;
+    let over = |file: &FileUse| file.read_times.filter(|times| *times >= OFTEN);
     let files = run.files.iter().enumerate();
-    let files = files.filter(|(_, f)| f.reach >= LEAST && over(f) >= OFTEN && f.bytes_written == 0);
-    let Some((at, file)) = files.max_by_key(|(_, file)| file.bytes_read - file.reach) else {
+    let files = files.filter(|(_, file)| file.reach >= LEAST && file.bytes_written == 0);
+    let files = files.filter_map(|(at, file)| Some((at, file, over(file)?)));
+    let most = files.max_by_key(|(_, file, _)| file.bytes_read - file.reach);
+    let Some((at, file, often)) = most else {
         return Vec::new();
     };
     let sharing = match file.processes {
         0 | 1 => String::new(),
-        n => format!(" by {n} processes"),
+        n => format!(" by {} processes", grouped(n)),
     };
     let text = format!(
-        "{} was read {:.1} times over{sharing}: {} of a file that was used up to {}.",
+        "{} was read {} times over{sharing}: {} of a file that was used up to {}.",
         quoted(&file.name),
-        over(file),
+        times(often),
         bytes(file.bytes_read),
         bytes(file.reach),
     );
     let path = |key: &str| format!("files.{at}.{key}");
-    let paths = [
-        path("bytes_read"),
-        path("reach"),
-        path("processes"),
-        path("time_ns"),
-    ];
+    let paths = ["read_times", "bytes_read", "reach", "processes", "time_ns"].map(path);
     let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
     vec![finding("read-again", Weight::Medium, text, "files", &figures).select(at)]
 }
@@ -361,8 +360,7 @@ fn tail(run: &Run) -> Vec<Finding> {
 /// Time that is neither reading nor writing.
 fn metadata(run: &Run) -> Vec<Finding> {
     let totals = &run.totals;
-    let share = totals.other_ns as f64 / totals.time_ns.max(1) as f64;
-    if share < 0.25 || totals.time_ns == 0 {
+    if totals.other_share < 0.25 {
         return Vec::new();
     }
     let others = totals.actions.iter().enumerate();
@@ -372,13 +370,14 @@ fn metadata(run: &Run) -> Vec<Finding> {
     };
     let text = format!(
         "{} of the I/O time went to calls that neither read nor write; most of it to {}: {} in {}.",
-        percent(share),
+        percent(totals.other_share),
         verb(most.action),
         counted(most.operations, "call", "calls"),
         span(most.time_ns),
     );
     let path = |key: &str| format!("totals.actions.{at}.{key}");
     let paths = [
+        "totals.other_share".to_owned(),
         "totals.other_ns".to_owned(),
         "totals.time_ns".to_owned(),
         path("operations"),
@@ -401,32 +400,33 @@ fn balance(run: &Run) -> Vec<Finding> {
     };
     let lanes = timeline.lanes.iter().enumerate();
     let lanes = lanes.filter(|(_, lane)| lane.processes == 1);
-    let count = lanes.clone().count();
-    let (Some(median), Some((at, most))) = (
+    let (Some(median), Some(more), Some((at, most))) = (
         timeline.lane_median_ns,
+        timeline.lane_most_times,
         lanes.max_by_key(|(_, lane)| lane.time_ns),
     ) else {
         return Vec::new();
     };
-    let times = most.time_ns as f64 / median.max(1) as f64;
-    if count < 3 || times < 2.0 {
+    if timeline.lanes_own < 3 || more < 2.0 {
         return Vec::new();
     }
     let path = |key: &str| format!("timeline.lanes.{at}.{key}");
     let paths = [
         path("time_ns"),
         "timeline.lane_median_ns".to_owned(),
+        "timeline.lane_most_times".to_owned(),
+        "timeline.lanes_own".to_owned(),
         path("operations"),
         path("bytes_read"),
         path("bytes_written"),
     ];
     let figures: Vec<&str> = paths.iter().map(String::as_str).collect();
     let text = format!(
-        "{} spent {} in I/O, {:.1} times as long as the process in the middle of {}, which spent {}.",
+        "{} spent {} in I/O, {} times as long as the process in the middle of {}, which spent {}.",
         most.label,
         span(most.time_ns),
-        times,
-        counted(count as u64, "process", "processes"),
+        times(more),
+        counted(timeline.lanes_own, "process", "processes"),
         span(median),
     );
     vec![finding("imbalance", Weight::Medium, text, "timeline", &figures).select(at)]
@@ -487,22 +487,24 @@ fn foreseen(run: &Run) -> Vec<Finding> {
         percent(right),
         counted(prediction.all.operations, "operation", "operations"),
     );
-    let busiest = prediction.processes.first();
-    match busiest.and_then(|p| Some((p, p.perfect_after?))) {
-        Some((process, after)) if process.all.operations > 4 * after.max(8) => {
-            text += &format!(
-                "; of {}, everything after the first {after}.",
-                process.process
-            );
-        }
-        _ => text.push('.'),
-    }
-    let figures = [
+    let mut figures = vec![
         "prediction.all.right_share",
         "prediction.all.operations",
         "prediction.all.right",
         "prediction.all.hit_ratio",
     ];
+    let busiest = prediction.processes.first();
+    match busiest.and_then(|p| Some((p, p.perfect_after?))) {
+        Some((process, after)) if process.all.operations > 4 * after.max(8) => {
+            text += &format!(
+                "; of {}, everything after the first {}.",
+                process.process,
+                grouped(after)
+            );
+            figures.push("prediction.processes.0.perfect_after");
+        }
+        _ => text.push('.'),
+    }
     vec![finding("foreseen", weight, text, "prediction", &figures)]
 }
 
@@ -512,6 +514,7 @@ fn prefetched(run: &Run) -> Vec<Finding> {
         return Vec::new();
     };
     let figures = [
+        "prefetch.bytes_loaded",
         "prefetch.bytes_useful",
         "prefetch.bytes_wasted",
         "prefetch.useful_share",
@@ -538,13 +541,13 @@ fn prefetched(run: &Run) -> Vec<Finding> {
         Weight::Medium
     };
     let of_reads = prefetch.read_share.map_or_else(String::new, |share| {
-        format!(", {} of all bytes that were read", percent(share))
+        format!(": {} of all bytes that were read", percent(share))
     });
     let text = format!(
-        "{} were loaded before the program asked for them{of_reads}; {} of what was loaded was then read, and {} were not.",
+        "{} were loaded before the program asked for them; {} of that ({}) were then read{of_reads}.",
+        bytes(prefetch.bytes_loaded),
         bytes(prefetch.bytes_useful),
         percent(useful),
-        bytes(prefetch.bytes_wasted),
     );
     vec![finding("prefetch", weight, text, "prefetch", &figures)]
 }
@@ -598,7 +601,9 @@ fn failures(run: &Run) -> Vec<Finding> {
         grouped(totals.operations)
     );
     let mut figures = vec!["totals.failed", "totals.operations"];
-    figures.extend(totals.errors.first().map(|_| "totals.errors.0.times"));
+    if !totals.errors.is_empty() {
+        figures.extend(["totals.errors.0.error", "totals.errors.0.times"]);
+    }
     vec![finding("failures", weight, text, "overview", &figures)]
 }
 
@@ -645,62 +650,45 @@ fn unseen(run: &Run) -> Vec<Finding> {
 }
 
 /// What several runs differ in: each against the first.
-pub(crate) fn of_comparison(runs: &[Run]) -> Vec<Finding> {
+pub(crate) fn of_comparison(runs: &[Run], measures: &[Measure]) -> Vec<Finding> {
     let Some((first, others)) = runs.split_first() else {
         return Vec::new();
     };
     let others = others.iter().enumerate();
     others
-        .flat_map(|(n, run)| differences(first, n + 1, run))
+        .flat_map(|(n, run)| differences(first, n + 1, run, measures))
         .collect()
 }
 
 /// Ratios nearer to 1 are no difference.
 const SAME: f64 = 0.05;
 
-/// A figure by which runs differ: its path, and what it is.
-type Measure = (&'static str, fn(&Run) -> Option<u64>);
+/// What runs are said to differ in: how long they took, and how long they waited.
+const TOLD: [&str; 4] = ["elapsed_ns", "duration_ns", "read_ns", "write_ns"];
 
-const MEASURES: [Measure; 4] = [
-    ("totals.elapsed_ns", |run| run.totals.elapsed_ns),
-    ("totals.duration_ns", |run| Some(run.totals.duration_ns)),
-    ("totals.read_ns", |run| Some(run.totals.read_ns)),
-    ("totals.write_ns", |run| Some(run.totals.write_ns)),
-];
-
-fn differences(first: &Run, at: usize, run: &Run) -> Vec<Finding> {
+fn differences(first: &Run, at: usize, run: &Run, measures: &[Measure]) -> Vec<Finding> {
     let has_elapsed = first.totals.elapsed_ns.is_some() && run.totals.elapsed_ns.is_some();
-    let mut found = Vec::new();
-    for (path, of) in MEASURES {
-        // One of both says how long a run took.
-        if path == "totals.duration_ns" && has_elapsed {
-            continue;
-        }
-        let (Some(before), Some(after)) = (of(first), of(run)) else {
-            continue;
-        };
-        let ratio = after as f64 / before.max(1) as f64;
-        if before > 0 && (ratio - 1.0).abs() >= SAME {
-            found.push(difference(first, at, run, path, (before, after)));
-        }
-    }
-    found
+    let measures = measures.iter().enumerate();
+    let told = measures.filter(|(_, measure)| TOLD.contains(&measure.key));
+    // One of both says how long a run took.
+    let told = told.filter(|(_, measure)| !(measure.key == "duration_ns" && has_elapsed));
+    told.filter_map(|(number, measure)| difference(first, at, run, number, measure))
+        .collect()
 }
 
 fn difference(
     first: &Run,
     at: usize,
     run: &Run,
-    path: &str,
-    (before, after): (u64, u64),
-) -> Finding {
+    number: usize,
+    measure: &Measure,
+) -> Option<Finding> {
+    let change = measure.differs[at].filter(|change| *change >= SAME)?;
+    let (before, after) = (measure.values[0]? as u64, measure.values[at]? as u64);
     let less = after < before;
-    let change = before.abs_diff(after) as f64 / before as f64;
-    let sentence = match path {
-        "totals.elapsed_ns" | "totals.duration_ns" => {
-            format!("“{}” took {}", run.name, span(after))
-        }
-        "totals.read_ns" => format!("“{}” waited {} for reads", run.name, span(after)),
+    let sentence = match measure.key {
+        "elapsed_ns" | "duration_ns" => format!("“{}” took {}", run.name, span(after)),
+        "read_ns" => format!("“{}” waited {} for reads", run.name, span(after)),
         _ => format!("“{}” waited {} for writes", run.name, span(after)),
     };
     let text = format!(
@@ -715,7 +703,12 @@ fn difference(
         (false, true) => Weight::High,
         (false, false) => Weight::Medium,
     };
-    let figures = [format!("runs.0.{path}"), format!("runs.{at}.{path}")];
+    let figures = [
+        format!("runs.0.totals.{}", measure.key),
+        format!("runs.{at}.totals.{}", measure.key),
+        format!("comparison.measures.{number}.differs.{at}"),
+    ];
     let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
-    finding("difference", weight, text, "comparison", &figures).select(at)
+    let found = finding("difference", weight, text, "comparison", &figures);
+    Some(found.select(at))
 }

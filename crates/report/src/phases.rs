@@ -10,8 +10,6 @@ use std::collections::BinaryHeap;
 
 /// Pauses that are kept.
 const PAUSES_MAX: usize = 4096;
-/// Phases that are told.
-const PHASES_MAX: usize = 500;
 /// A pause is long if it is so many times as long as usual,
 const LONG: u64 = 16;
 /// and at least this part of the whole time.
@@ -104,9 +102,8 @@ impl Phases {
             .max(1);
         let mut pauses: Vec<Pause> = self.longest.into_iter().map(|p| p.0).collect();
         pauses.retain(|pause| pause.length >= least);
-        pauses.sort_by_key(|pause| Reverse(*pause));
-        pauses.truncate(PHASES_MAX - 1);
-        let least = pauses.last().map_or(least, |pause| pause.length);
+        let shortest = pauses.iter().map(|pause| pause.length).min();
+        let least = shortest.unwrap_or(least);
         pauses.sort_by_key(|pause| pause.begin);
         let mut phases = Vec::new();
         let (mut begin, mut before) = (first, Sums::default());
@@ -326,6 +323,15 @@ mod tests {
         );
         assert_eq!((phases[1].begin_ns, phases[1].end_ns), (10_000, 10_295));
         assert!(least > 5);
+    }
+
+    #[test]
+    fn many_phases_are_all_counted_and_their_rhythm_is_theirs() {
+        let (phases, _) = bursts(900, 10_000);
+        assert_eq!(phases.len(), 900);
+        let found = period(&phases, &[], 1, 9_000_000);
+        assert_eq!(found.period_ns, Some(10_000));
+        assert_eq!(found.phase_ns, 295);
     }
 
     #[test]

@@ -258,6 +258,19 @@ async function another_life_is_another(snapshot) {
   await state.context.close();
 }
 
+/** Samples that come early or late are of the same throughput: the chart of all nodes has no peaks and no holes for that. */
+async function a_late_sample_changes_nothing(snapshot) {
+  const told = structuredClone(snapshot), sample = snapshot.nodes[0].recent.at(-1);
+  const first = Math.floor(told.at_ms / 1000) * 1000 - 10_000, ends = [1000, 1960, 3480, 4020, 5000, 7000].map((ms) => first + ms);
+  const recent = ends.map((at_ms, n) => ({ ...sample, at_ms, span_ms: at_ms - (ends[n - 1] ?? first), read_bytes_per_s: 4e6, write_bytes_per_s: 0 }));
+  told.nodes = [{ ...told.nodes[0], recent }];
+  const { page, context } = await open(1280, 900, 'light', told);
+  const curve = await page.evaluate(() => document.querySelector('[data-chart=throughput] path.edge.c-read').getAttribute('d'));
+  const heights = curve.split(/[ML]/).slice(1).map((point) => point.split(' ')[1]);
+  check(heights.length === 7 && new Set(heights).size === 1, `the same throughput looks like ${curve}`);
+  await context.close();
+}
+
 async function state_of_node(page) {
   return page.evaluate((node) => [...document.querySelectorAll('[data-node]')].find((it) => it.dataset.node === node)?.className ?? 'none', plan.node);
 }
@@ -335,6 +348,7 @@ await fits(evil);
 await nothing_was_injected(evil);
 await evil.context.close();
 await another_life_is_another(snapshot);
+await a_late_sample_changes_nothing(snapshot);
 
 await a_restart_is_survived(wide);
 await fits(wide);

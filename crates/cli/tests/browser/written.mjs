@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 
 // How figures are written is the pages' own code; crates/page/tests/figures.json says what that has to give.
 const tools = readFileSync(new URL('../../../page/src/tools.js', import.meta.url), 'utf8');
-const { bytes, time, count, percent, value, text } = new Function(`${tools}\nreturn FORMATS;`)();
+const { bytes, time, count, percent, times, value, text } = new Function(`${tools}\nreturn FORMATS;`)();
 const FORMATS = {
-  bytes, time, count, percent, value, text,
+  bytes, time, count, percent, times, value, text,
   rate: (v) => bytes(Math.round(v)) + '/s',
   each: (v) => count(Math.round(v)),
   rounded: (v) => bytes(Math.round(v)),

@@ -8,6 +8,7 @@ pub mod gluster;
 pub mod nodes;
 
 use serde_json::Value;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -79,6 +80,19 @@ pub fn library() -> PathBuf {
 
 pub fn program() -> &'static str {
     env!("CARGO_BIN_EXE_presagio")
+}
+
+/// A port that nobody has: not one of those that the system gives to whoever asks for any, since a service has to get it again.
+pub fn free_port() -> u16 {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(31);
+    loop {
+        let port = 20_000 + first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        let port = u16::try_from(port).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The root of the repository.

@@ -215,20 +215,27 @@ function drawTop() {
 }
 
 // ---------- all nodes together ----------
-function drawWhole() {
-  const sums = new Map();
-  for (const node of NOW.nodes) {
-    for (const s of node.recent) {
-      const at = Math.round(s.at_ms / 1000) * 1000;
-      const sum = sums.get(at) || { at_ms: at, span_ms: 1000, read_bytes_per_s: 0, write_bytes_per_s: 0 };
-      sum.read_bytes_per_s += s.read_bytes_per_s;
-      sum.write_bytes_per_s += s.write_bytes_per_s;
-      sums.set(at, sum);
+// Second by second. A sample is of the time before it, which seldom is one of our seconds: each gets its part.
+function bySecond() {
+  const SECOND = 1000, sums = new Map();
+  const add = (s, second, share) => {
+    const sum = sums.get(second) || { at_ms: second + SECOND, span_ms: SECOND, read_bytes_per_s: 0, write_bytes_per_s: 0 };
+    sum.read_bytes_per_s += s.read_bytes_per_s * share;
+    sum.write_bytes_per_s += s.write_bytes_per_s * share;
+    sums.set(second, sum);
+  };
+  for (const s of NOW.nodes.flatMap((node) => node.recent)) {
+    const begin = Math.max(s.at_ms - Math.max(s.span_ms, 1), NOW.at_ms - SPAN_MS - SECOND);
+    for (let second = Math.floor(begin / SECOND) * SECOND; second < s.at_ms; second += SECOND) {
+      add(s, second, (Math.min(s.at_ms, second + SECOND) - Math.max(begin, second)) / SECOND);
     }
   }
-  // The last second may not have been told by all nodes yet.
-  const all = [...sums.values()].sort((a, b) => a.at_ms - b.at_ms).filter((s) => s.at_ms < NOW.at_ms - 1000 || NOW.nodes.length === 1);
-  whole.plot.draw(all, NOW.at_ms, switches());
+  return [...sums.values()].sort((a, b) => a.at_ms - b.at_ms);
+}
+function drawWhole() {
+  // The last second is not over, or has not been told by all nodes yet.
+  const told = NOW.nodes.length === 1 ? Math.max(0, ...NOW.nodes[0].recent.map((s) => s.at_ms)) : NOW.at_ms - 1000;
+  whole.plot.draw(bySecond().filter((s) => s.at_ms <= told), NOW.at_ms, switches());
   text(whole.note, `${NOW.service === 'council' ? 'All nodes' : 'This node'}, the last three minutes. Dashed: a policy was switched.`);
 }
 const isSwitch = (d) => d.before !== null && d.before !== d.chosen;

@@ -11,6 +11,9 @@ const lookUp = (path) => path.split('.').reduce((at, key) => (at === null || at 
 function kindOf(path) {
   const key = path.split('.').pop();
   if (/(^|_)ns$/.test(key)) return 'time';
+  if (/_times$/.test(key)) return 'times';
+  if (/\.way\.sizes\.\d+\.0$/.test(path)) return 'bytes';
+  if (/\.differs\.\d+$/.test(path)) return 'percent';
   if (/^bytes|^reach$|^memory$/.test(key)) return 'bytes';
   if (/share|confidence|in_phases|hit_ratio/.test(key)) return 'percent';
   if (path.includes('sizes.') && /median|p90|p99|mean|min|max/.test(key)) return 'bytes';
@@ -33,7 +36,8 @@ const LABELS = {
   reach: 'Used up to', processes: 'Processes', median: 'Median', p90: '90 % below', p99: '99 % below', max: 'Largest', mean: 'Mean',
   count: 'Requests', small_share: 'Smaller than 32 KiB', count_share: 'Share of calls', from_ns: 'Those of at least', lane_median_ns: 'Process in the middle', not_seen_count: 'Things not seen', with_ns: 'A read waits', without_ns: 'With nothing', hidden_share: 'Hidden', consecutive_share: 'Consecutive', onward_share: 'Onward', period_ns: 'Period', confidence: 'Confidence',
   elapsed_ns: 'Whole run', files: 'Files', phase_ns: 'Length of a phase', in_phases: 'Time within phases', right_share: 'Foreseen exactly', right: 'Foreseen exactly', hit_ratio: 'Hit ratio', context_share: 'Call foreseen', offset_share: 'Offset foreseen',
-  bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Useful', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
+  bytes_loaded: 'Loaded ahead', bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Share of it then read', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
+  sizes: 'Usual size', differs: 'Difference', back_share: 'Back, or again', other_share: 'Share of that time', read_times: 'Times over', lane_most_times: 'As many times as that', lanes_own: 'Processes', perfect_after: 'All known after', error: 'Most frequent error',
 };
 
 // ---------- what was clicked, below a chart ----------
@@ -82,6 +86,15 @@ const STEP_NAMES = ['first', 'consecutive', 'strided', 'forward', 'backward', 's
 const STEP_COLOURS = ['--s0', '--s1', '--s2', '--s3', '--s4', '--s5'];
 const COLOURS = { read: '--read', write: '--write', other: '--other' };
 const kindClass = (action) => (action === 'read' ? 'kind-read' : action === 'write' ? 'kind-write' : 'kind-other');
+
+// The first of a list in its place, and a button for all of them if there are more.
+function listedIn(holder, name, list, shown, make) {
+  holder.dataset.list = name;
+  holder.append(...list.slice(0, shown).map(make));
+  if (list.length <= shown) return null;
+  const more = el('button', { class: 'button', type: 'button', onclick: () => { holder.append(...list.slice(shown).map((item, n) => make(item, n + shown))); more.remove(); } }, `Show all ${count(list.length)}`);
+  return more;
+}
 
 // ---------- drawing ----------
 // A canvas keeps what was drawn: what follows the pointer is put on top of that, without drawing all of it again.
@@ -185,7 +198,7 @@ function overview() {
     stat('Operations', fig(run('totals.operations')), el('span', {}, fig(run('totals.failed')), ' failed')),
     stat('Files', fig(run('totals.files')), el('span', {}, fig(run('totals.processes')), t.processes === 1 ? ' process' : ' processes')),
     RUN.prediction ? stat('Foreseen exactly', fig(run('prediction.all.right_share')), 'of all operations') : null,
-    RUN.prefetch && RUN.prefetch.useful_share !== null ? stat('Loaded ahead', fig(run('prefetch.bytes_useful')), el('span', {}, fig(run('prefetch.useful_share')), ' of it useful')) : null);
+    RUN.prefetch && RUN.prefetch.useful_share !== null ? stat('Loaded ahead', fig(run('prefetch.bytes_loaded')), el('span', {}, fig(run('prefetch.useful_share')), ' of it then read')) : null);
   $('main').append(list);
 }
 
@@ -209,7 +222,7 @@ function findingList(findings, base) {
 
 function evidence(box, finding, base) {
   const figures = finding.evidence.figures.map((path) => {
-    const full = base + path, key = path.split('.').pop();
+    const full = base + path, key = path.split('.').filter((part) => !/^\d+$/.test(part)).pop();
     return el('div', {}, el('dt', {}, LABELS[key] || key.replaceAll('_', ' ')),
       el('dd', {}, fig(full), el('span', { class: 'path', title: 'where presagio report --json has it' }, full)));
   });
@@ -242,20 +255,32 @@ function comparison() {
   const longest = Math.max(...DATA.runs.map((r) => r.totals.duration_ns), 1);
   const pin = pinned();
   const lines = DATA.runs.map((r, n) => (r.timeline ? runLine(r, n, longest, pin) : null));
-  section('comparison', 'The runs side by side', 'Each run against the first one. Bars below share one scale of time: a shorter run ends earlier.',
+  section('comparison', 'The runs side by side', 'Each run against the first one. The charts below share one scale of time, so that a shorter run ends earlier, and one scale of reads (up) and of writes (down).',
     findingList(c.findings, ''),
     el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, ''), DATA.runs.map((r) => el('th', { class: 'num' }, r.name)))), el('tbody', {}, rows))), ...lines.filter(Boolean), pin);
 }
 
-// What a run did over time, on the scale of the longest.
+// The highest of reads and of writes in any run, as so many columns show them.
+function peakOfRuns(longest, width) {
+  const all = DATA.runs.filter((r) => r.timeline).map((r) => columnsOf(r.timeline.all, 0, longest, width, 'bytes'));
+  return ['up', 'down'].map((key) => Math.max(...all.map((columns) => columns.peak[key]), 0)).reduce((up, down) => ({ up, down }));
+}
+
+// What a run did over time, on the scales of all: the longest time, and the highest throughput.
 function runLine(r, n, longest, pin) {
   const all = r.timeline.all, most = all.read.length - 1, begin = `runs.${n}.timeline.all`;
   let on = null;
-  const x = (bin, w) => (bin + .5) * all.bin_ns / longest * w;
-  const node = canvas(`Activity of ${r.name} over time; arrow keys go through it`, 64, (g, w, h) => drawActivity(g, all, 0, longest, 0, w, 0, h - 2, 'bytes'),
+  const gutter = (w) => (w < 560 ? 84 : 104);
+  const x = (bin, w) => gutter(w) + (bin + .5) * all.bin_ns / longest * (w - gutter(w));
+  const node = canvas(`Activity of ${r.name} over time, on the scales of all runs; arrow keys go through it`, 64, (g, w, h) => {
+    const columns = columnsOf(all, 0, longest, w - gutter(w), 'bytes'), peak = peakOfRuns(longest, w - gutter(w));
+    drawActivity(g, columns, peak, gutter(w), h - 2);
+    peakLabels(g, peak, gutter(w) - 8, h - 2, rateOf);
+    node.dataset.scale = JSON.stringify(peak);
+  },
     (g, w, h) => { if (on === null) return; g.strokeStyle = css('--ink'); g.globalAlpha = .55; g.beginPath(); g.moveTo(x(on, w), 0); g.lineTo(x(on, w), h); g.stroke(); g.globalAlpha = 1; });
   const told = (bin) => [`${r.name}, ${time(bin * all.bin_ns)} to ${time((bin + 1) * all.bin_ns)}`, [['Read', fig(`${begin}.read.${bin}`, 'bytes')], ['Written', fig(`${begin}.written.${bin}`, 'bytes')], ['Operations', fig(`${begin}.operations.${bin}`, 'count')]]];
-  const binAt = (event) => { const box = node.getBoundingClientRect(); return clamp(Math.floor((event.clientX - box.left) / box.width * longest / all.bin_ns), 0, most); };
+  const binAt = (event) => { const box = node.getBoundingClientRect(); return clamp(Math.floor((event.clientX - box.left - gutter(box.width)) / (box.width - gutter(box.width)) * longest / all.bin_ns), 0, most); };
   node.addEventListener('pointermove', (event) => { on = binAt(event); node.mark(); tip(event, ...told(on)); });
   node.addEventListener('pointerleave', () => { on = null; hideTip(); node.mark(); });
   node.addEventListener('blur', hideTip);
@@ -270,35 +295,51 @@ function runLine(r, n, longest, pin) {
   return el('div', { class: 'chart', 'data-chart': 'run-' + n }, el('h3', {}, r.name), node);
 }
 
-function drawActivity(g, a, from, to, x0, x1, y0, y1, what) {
-  const up = what === 'bytes' ? a.read : a.read_ns, down = what === 'bytes' ? a.written : a.write_ns;
-  const upSum = prefix(up), downSum = prefix(down), w = x1 - x0, mid = (y0 + y1) / 2, bins = a.read.length;
-  const column = (x) => { const lo = (from + x / w * (to - from)) / a.bin_ns, hi = (from + (x + 1) / w * (to - from)) / a.bin_ns; return [Math.floor(lo), Math.max(Math.floor(lo) + 1, Math.ceil(hi))]; };
-  let peak = 0; const ups = [], downs = [];
-  for (let x = 0; x < w; x++) {
-    const [a0, a1] = column(x), n = Math.max(1, Math.min(a1, bins) - a0);
-    ups.push(upSum(a0, a1) / n); downs.push(downSum(a0, a1) / n);
-    peak = Math.max(peak, ups[x], downs[x]);
+// Reads and writes column by column, each the mean of its bins by the nanosecond, and the highest of both.
+function columnsOf(a, from, to, width, what) {
+  const up = prefix(what === 'bytes' ? a.read : a.read_ns), down = prefix(what === 'bytes' ? a.written : a.write_ns), bins = a.read.length;
+  const columns = { ups: [], downs: [], peak: { up: 0, down: 0 } };
+  for (let x = 0; x < width; x++) {
+    const low = Math.floor((from + x / width * (to - from)) / a.bin_ns), high = Math.max(low + 1, Math.ceil((from + (x + 1) / width * (to - from)) / a.bin_ns));
+    const span = Math.max(1, Math.min(high, bins) - low) * a.bin_ns;
+    columns.ups.push(up(low, high) / span); columns.downs.push(down(low, high) / span);
+    columns.peak.up = Math.max(columns.peak.up, columns.ups[x]); columns.peak.down = Math.max(columns.peak.down, columns.downs[x]);
   }
-  const half = (y1 - y0) / 2 - 1;
+  return columns;
+}
+
+// Reads go up and writes go down, each on a scale of its own: few of the one are seen beside many of the other. What there is
+// none of needs no room.
+const zeroLine = (peak, y1) => (peak.down === 0 ? y1 - 1 : peak.up === 0 ? 1 : y1 / 2);
+function drawActivity(g, { ups, downs }, peak, x0, y1) {
+  const zero = zeroLine(peak, y1);
   g.fillStyle = css('--read');
-  for (let x = 0; x < w; x++) if (ups[x] > 0) { const h = Math.max(1, ups[x] / peak * half); g.fillRect(x0 + x, mid - h, 1, h); }
+  ups.forEach((value, x) => { if (value > 0) { const h = Math.max(1, value / peak.up * (zero - 1)); g.fillRect(x0 + x, zero - h, 1, h); } });
   g.fillStyle = css('--write');
-  for (let x = 0; x < w; x++) if (downs[x] > 0) { const h = Math.max(1, downs[x] / peak * half); g.fillRect(x0 + x, mid, 1, h); }
-  g.strokeStyle = css('--line'); g.beginPath(); g.moveTo(x0, mid + .5); g.lineTo(x1, mid + .5); g.stroke();
-  return peak;
+  downs.forEach((value, x) => { if (value > 0) { const h = Math.max(1, value / peak.down * (y1 - zero - 1)); g.fillRect(x0 + x, zero, 1, h); } });
+  g.strokeStyle = css('--line'); g.beginPath(); g.moveTo(x0, zero + .5); g.lineTo(x0 + ups.length, zero + .5); g.stroke();
+}
+const rateOf = (value) => bytes(Math.round(value * 1e9)) + '/s';
+function peakLabels(g, peak, x, y1, written) {
+  g.textAlign = 'right';
+  const label = (value, y, baseline, colour) => { if (!(value > 0)) return; g.fillStyle = css(colour); g.textBaseline = baseline; g.fillText(written(value), x, y); };
+  label(peak.up, 2, 'top', '--read'); label(peak.down, y1 - 2, 'bottom', '--write');
+  const zero = zeroLine(peak, y1);
+  g.fillStyle = css('--soft'); g.textBaseline = zero > y1 / 2 ? 'bottom' : zero < y1 / 2 ? 'top' : 'middle'; g.fillText('0', x, zero);
 }
 
 function timeline() {
   const line = RUN.timeline;
-  if (!line) return;
+  if (!line || !line.lanes.length) return;
   const all = line.all, total = Math.max(RUN.totals.duration_ns, 1), phases = RUN.phases.phases;
   let from = 0, to = total, what = 'bytes', cursor = null, drag = null, lane = null, chosen = null;
   const gutter = (w) => (w < 560 ? 84 : 168), pin = pinned();
+  // Where not all phases are listed, bands would end where the list does.
+  const hasBands = phases.length > 1 && phases.length === RUN.phases.count;
   const xOf = (t, w) => gutter(w) + (t - from) / (to - from) * (w - gutter(w));
   const tOf = (x, w) => clamp(from + (x - gutter(w)) / (w - gutter(w)) * (to - from), from, to);
   const bands = (g, w, h) => {
-    if (phases.length < 2) return;
+    if (!hasBands) return;
     g.fillStyle = css('--phase');
     for (const p of phases) { const a = xOf(Math.max(p.begin_ns, from), w), b = xOf(Math.min(p.end_ns, to), w); if (p.end_ns > from && p.begin_ns < to) g.fillRect(a, 0, Math.max(1, b - a), h); }
   };
@@ -309,10 +350,10 @@ function timeline() {
   const top = canvas('Bytes read and written over time, all processes together. Arrow keys move through time, plus and minus zoom.', 190, (g, w, h) => {
     const x0 = gutter(w), y1 = h - 22;
     bands(g, w, y1); timeAxis(g, x0, w, y1, from, to);
-    const peak = drawActivity(g, all, from, to, x0, w, 0, y1, what);
-    g.fillStyle = css('--soft'); g.textAlign = 'right'; g.textBaseline = 'top';
-    const label = what === 'bytes' ? bytes(Math.round(peak / all.bin_ns * 1e9)) + '/s' : digits(peak / all.bin_ns) + ' in I/O';
-    g.fillText(label, x0 - 8, 2); g.textBaseline = 'middle'; g.fillText('0', x0 - 8, y1 / 2); g.textBaseline = 'bottom'; g.fillText(label, x0 - 8, y1 - 2);
+    const columns = columnsOf(all, from, to, w - x0, what);
+    drawActivity(g, columns, columns.peak, x0, y1);
+    peakLabels(g, columns.peak, x0 - 8, y1, what === 'bytes' ? rateOf : (value) => digits(value) + ' in I/O');
+    top.dataset.scale = JSON.stringify(columns.peak);
   }, (g, w, h) => marks(g, w, h - 22));
   const rowHeight = line.lanes.length > 48 ? 10 : line.lanes.length > 16 ? 16 : 22;
   const sums = line.lanes.map((l) => ({ read: prefix(l.activity.read_ns), write: prefix(l.activity.write_ns), other: prefix(l.activity.other_ns) }));
@@ -402,7 +443,7 @@ function timeline() {
     });
   }
   SELECT.timeline = (n) => pinLane(n);
-  section('timeline', 'When', 'Above, all processes together: reads go up, writes go down. Below, a row for each process: the stronger the colour, the more of that time it spent in I/O. Drag to zoom, click for figures; shaded bands are I/O phases.',
+  section('timeline', 'When', `Above, all processes together: reads go up, writes go down, each on a scale of its own. Below, a row for each process: the stronger the colour, the more of that time it spent in I/O. Drag to zoom, click for figures${hasBands ? '; shaded bands are I/O phases' : ''}.`,
     tools(reset, segmented('What the upper chart shows', [['bytes', 'Throughput'], ['time', 'Time in I/O']], what, (value) => { what = value; redraw(); })),
     legend(['--read', 'reads'], ['--write', 'writes'], ['--other', 'neither (open, close, sync …)']),
     el('div', { class: 'chart', 'data-chart': 'activity' }, top), el('div', { class: 'chart', 'data-chart': 'lanes' }, lanes), pin);
@@ -439,8 +480,7 @@ function accesses() {
       el('td', {}, el('div', { class: 'bar' }, el('i', { 'width%': a.time_share / most * 100 }), fig(run(`accesses.${n}.time_share`)))));
     rows.push(row);
   });
-  const shown = 12, body = el('tbody', {}, rows.slice(0, shown));
-  const more = rows.length > shown ? el('button', { class: 'button', type: 'button', onclick: () => { body.replaceChildren(...rows); more.remove(); } }, `Show all ${rows.length}`) : null;
+  const shown = 12, body = el('tbody'), more = listedIn(body, 'accesses', rows, shown, (row) => row);
   SELECT.accesses = (n) => { if (n >= shown && more) more.click(); choose(n); };
   section('accesses', 'Where the time went', 'One line for each kind of access: what is done, from where in the program, to which file. Choose one to see sizes, distances and the call stack.',
     el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Access'), el('th', {}, 'File'), el('th', { class: 'num wide' }, 'Operations'), el('th', { class: 'num wide' }, 'Bytes'), el('th', {}, 'Share of I/O time'))), body)), more, pin);
@@ -518,11 +558,11 @@ function files() {
     el('td', { class: 'name', title: f.name }, f.short, f.short === f.name ? null : el('small', {}, f.name.slice(0, -f.short.length))),
     el('td', { class: 'num wide' }, fig(run(`files.${n}.operations`))), el('td', { class: 'num' }, fig(run(`files.${n}.bytes_read`))), el('td', { class: 'num' }, fig(run(`files.${n}.bytes_written`))),
     el('td', {}, el('div', { class: 'bar' }, el('i', { 'width%': f.time_share / most * 100 }), fig(run(`files.${n}.time_share`)))))));
-  const shown = 8, body = el('tbody', {});
+  const shown = 8, body = el('tbody', { 'data-list': 'files' });
   let isAll = false;
   const list = (word) => { const matching = rows.filter((r, n) => RUN.files[n].name.toLowerCase().includes(word)); body.replaceChildren(...(isAll || word ? matching : matching.slice(0, shown))); };
   const filter = el('input', { class: 'filter', type: 'search', placeholder: 'Filter by name', 'aria-label': 'Filter files by name', oninput: (e) => list(e.target.value.toLowerCase()) });
-  const more = rows.length > shown ? el('button', { class: 'button', type: 'button', onclick: () => { isAll = true; list(filter.value.toLowerCase()); more.remove(); } }, `Show all ${rows.length}`) : null;
+  const more = rows.length > shown ? el('button', { class: 'button', type: 'button', onclick: () => { isAll = true; list(filter.value.toLowerCase()); more.remove(); } }, `Show all ${count(rows.length)}`) : null;
   const left = RUN.files_left_out.files > 0 ? el('p', { class: 'sub' }, 'and ', fig(run('files_left_out.files')), ' more files, with ', fig(run('files_left_out.operations')), ' operations and ', fig(run('files_left_out.time_ns')), ' of I/O time') : null;
   SELECT.files = (n) => { if (n >= shown && more && !isAll) more.click(); choose(n); };
   list('');
@@ -602,14 +642,14 @@ function histograms() {
   const chart = el('div', { class: 'chart', 'data-chart': 'latencies' });
   const table = histogram(chart, RUN.latencies, run('latencies'), 'time', () => weight);
   const slow = RUN.slowest, pin = pinned();
-  const rows = slow.slice(0, 10).map((o, n) => el('tr', { class: 'pick', tabindex: 0, onclick: () => chooseSlow(n), onkeydown: (e) => { if (e.key === 'Enter') chooseSlow(n); } },
+  const body = el('tbody'), more = listedIn(body, 'slowest', slow, 10, (o, n) => el('tr', { class: 'pick', tabindex: 0, onclick: () => chooseSlow(n), onkeydown: (e) => { if (e.key === 'Enter') chooseSlow(n); } },
     el('td', { class: 'num' }, fig(run(`slowest.${n}.duration_ns`))), el('td', {}, el('span', { class: kindClass(o.action) }, o.action)), el('td', { class: 'name', title: o.name }, o.name.split('/').pop() || o.name), el('td', { class: 'num' }, fig(run(`slowest.${n}.len`), 'bytes')), el('td', { class: 'num wide' }, fig(run(`slowest.${n}.begin_ns`)))));
   const chooseSlow = (n) => { const o = slow[n]; pin.pin(`${o.action} of ${o.name}`, [['Took', fig(run(`slowest.${n}.duration_ns`))], ['Began', fig(run(`slowest.${n}.begin_ns`))], ['Process', o.process], ['Offset', fig(run(`slowest.${n}.offset`), 'count')], ['Asked for', fig(run(`slowest.${n}.len`), 'bytes')], ['Result', fig(run(`slowest.${n}.result`), 'count')]], stackOf(o.site)); };
   section('latencies', 'How long', 'Calls by the time they took; each bar is twice as long as the one before. Weighted by time, the bars say where the waiting is.',
     tools(segmented('How bars are weighted', [['count', 'Calls'], ['time', 'Time']], 'count', (value) => { weight = value; chart.redrawAll(); })),
     legend(...RUN.latencies.map((d) => [COLOURS[d.of], d.of === 'other' ? 'others' : d.of + 's'])), chart, table,
     slow.length ? el('h3', {}, 'The slowest operations') : null,
-    slow.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', { class: 'num' }, 'Took'), el('th', {}, 'What'), el('th', {}, 'File'), el('th', { class: 'num' }, 'Asked for'), el('th', { class: 'num wide' }, 'Began at'))), el('tbody', {}, rows))) : null, pin);
+    slow.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', { class: 'num' }, 'Took'), el('th', {}, 'What'), el('th', {}, 'File'), el('th', { class: 'num' }, 'Asked for'), el('th', { class: 'num wide' }, 'Began at'))), body)) : null, more, pin);
   const mine = redraws[redraws.length - 1];
   chart.redrawAll = mine;
 }
@@ -723,8 +763,9 @@ function prediction() {
       (i) => [`${time(i * p.bin_ns)} to ${time((i + 1) * p.bin_ns)}`, [['Foreseen exactly', points[i] === null ? 'no operations' : fig(run(`prediction.bins.${i}.right_share`))], ...[['Operations', 'operations'], ['Right', 'right'], ['Call foreseen', 'context_share'], ['Offset foreseen', 'offset_share'], ['Hit ratio', 'hit_ratio']].map(([name, key]) => [name, fig(run(`prediction.bins.${i}.${key}`))])]]));
   }
   if (p.processes.length) {
-    const body = el('tbody', {}, p.processes.slice(0, 12).map((q, n) => el('tr', {}, el('td', { class: 'name' }, q.process), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.operations`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.right_share`))), ['context_share', 'offset_share', 'hit_ratio'].map((key) => el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.${key}`)))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.perfect_after`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.symbols`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.memory`))))));
+    const body = el('tbody'), more = listedIn(body, 'processes', p.processes, 12, (q, n) => el('tr', {}, el('td', { class: 'name' }, q.process), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.operations`))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.right_share`))), ['context_share', 'offset_share', 'hit_ratio'].map((key) => el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.all.${key}`)))), el('td', { class: 'num' }, fig(run(`prediction.processes.${n}.perfect_after`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.symbols`))), el('td', { class: 'num wide' }, fig(run(`prediction.processes.${n}.memory`)))));
     parts.push(el('h3', {}, 'By process'), el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Process'), ['Operations', 'Exactly', 'Call', 'Offset', 'Hit ratio', 'All known after'].map((h) => el('th', { class: 'num' }, h)), ['Symbols', 'Memory'].map((h) => el('th', { class: 'num wide' }, h)))), body)));
+    if (more) parts.push(more);
   }
   if (p.operations_without > 0) parts.push(el('p', { class: 'sub' }, fig(run('prediction.operations_without')), ' operations of less busy processes have no model here.'));
   section('prediction', 'What could be foreseen', p.from === 'trace' ? 'Before each operation, a model that knew nothing at first says what will come; then it learns from what came. This is what prefetching can build on.' : 'As the run itself judged it, while it ran.', ...parts);
@@ -736,17 +777,19 @@ function prefetch() {
   const total = p.bytes_useful + p.bytes_wasted, pin = pinned();
   const piece = (name, key, colour) => p[key] > 0 ? el('button', { type: 'button', class: 'piece', 'width%': p[key] / total * 100, background: `var(${colour})`, 'aria-label': `${name} ${bytes(p[key])}`, onpointermove: (e) => tip(e, name, [['Bytes', fig(run('prefetch.' + key))]]), onpointerleave: hideTip, onfocus: (e) => tip(at(e.target, 10, 20), name, [['Bytes', fig(run('prefetch.' + key))]]), onblur: hideTip, onclick: () => pin.pin(name, [['Bytes', fig(run('prefetch.' + key))]]) }) : null;
   const rows = p.reasons.map((r, n) => el('tr', {}, el('td', {}, r.reason), ['hints', 'bytes_asked', 'bytes_already', 'bytes_loaded'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.reasons.${n}.${key}`))))));
+  const waits = el('tbody'), moreWaits = listedIn(waits, 'waits', p.waits, 12, (w, n) => el('tr', {}, el('td', { class: 'name', title: w.name }, w.name.split('/').pop() || w.name), el('td', {}, w.method), ['with_ns', 'without_ns', 'hidden_share'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.waits.${n}.${key}`))))));
+  const decided = el('ul', { class: 'list' }), moreDecided = listedIn(decided, 'decided', RUN.decided, 40, (d) => el('li', {}, d));
   section('prefetch', 'What was loaded ahead', 'Bytes that were brought into memory before the program asked for them, and what became of them. Gaps that are loaded on purpose, because one large load is faster than several small ones, count among those that were not read.',
-    total > 0 ? el('div', {}, legend(['--good', 'then read'], ['--other', 'not read']), el('div', { class: 'chart stacks', 'data-chart': 'prefetch' }, el('div', { class: 'stackrow' }, el('div', { class: 'stackname' }, fig(run('prefetch.useful_share')), ' useful'), el('div', { class: 'stack' }, piece('Then read', 'bytes_useful', '--good'), piece('Not read', 'bytes_wasted', '--other'))))) : el('p', { class: 'empty' }, p.advised ? 'Nothing was loaded ahead: it would not have paid, or there was nothing to load.' : 'Nothing was loaded ahead: the run was only watched.'), pin,
+    total > 0 ? el('div', {}, legend(['--good', 'then read'], ['--other', 'not read']), el('div', { class: 'chart stacks', 'data-chart': 'prefetch' }, el('div', { class: 'stackrow' }, el('div', { class: 'stackname' }, fig(run('prefetch.useful_share')), ' then read'), el('div', { class: 'stack' }, piece('Then read', 'bytes_useful', '--good'), piece('Not read', 'bytes_wasted', '--other'))))) : el('p', { class: 'empty' }, p.advised ? 'Nothing was loaded ahead: it would not have paid, or there was nothing to load.' : 'Nothing was loaded ahead: the run was only watched.'), pin,
     rows.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Reason'), ['Hints', 'Asked for', 'Already there', 'Loaded'].map((h) => el('th', { class: 'num' }, h)))), el('tbody', {}, rows))) : null,
     p.waits.length ? el('h3', {}, 'What a read waits, as the run measured it') : null,
-    p.waits.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'File'), el('th', {}, 'Done'), ['With it', 'With nothing', 'Hidden'].map((h) => el('th', { class: 'num' }, h)))), el('tbody', {}, p.waits.slice(0, 12).map((w, n) => el('tr', {}, el('td', { class: 'name', title: w.name }, w.name.split('/').pop() || w.name), el('td', {}, w.method), ['with_ns', 'without_ns', 'hidden_share'].map((key) => el('td', { class: 'num' }, fig(run(`prefetch.waits.${n}.${key}`))))))))) : null,
-    RUN.decided.length ? el('h3', {}, 'What was decided, and why') : null, RUN.decided.length ? el('ul', { class: 'list' }, RUN.decided.slice(0, 40).map((d) => el('li', {}, d))) : null);
+    p.waits.length ? el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'File'), el('th', {}, 'Done'), ['With it', 'With nothing', 'Hidden'].map((h) => el('th', { class: 'num' }, h)))), waits)) : null, moreWaits,
+    RUN.decided.length ? el('h3', {}, 'What was decided, and why') : null, RUN.decided.length ? decided : null, moreDecided);
 }
 
 function phases() {
   const ph = RUN.phases, p = ph.period;
-  if (!p) return;
+  if (!p || !ph.count) return;
   const facts = el('dl', { class: 'cards' }, [['Period', 'phases.period.period_ns', p.method === 'phases' ? 'from one phase to the next' : p.method ? 'by how alike activity is' : 'no rhythm was found'], ['Confidence', 'phases.period.confidence', 'how even it is'], ['Length of a phase', 'phases.period.phase_ns', 'in the middle'], ['Time within phases', 'phases.period.in_phases', el('span', {}, fig(run('phases.count')), ` phase${ph.count === 1 ? '' : 's'}`)]]
     .map(([name, key, small]) => el('div', { class: 'stat' }, el('dt', {}, name), el('dd', {}, fig(run(key)), el('small', {}, small)))));
   const parts = [facts];
@@ -754,11 +797,12 @@ function phases() {
     (i) => [`${time((i + 1) * p.lag_ns)} later`, [['Alike', fig(run(`phases.period.correlation.${i}`), 'value')]]],
     (g, x, y, y1) => { if (p.period_ns === null) return; const i = p.period_ns / p.lag_ns - 1; if (i > p.correlation.length - 1) return; g.strokeStyle = css('--write'); g.setLineDash([4, 4]); g.beginPath(); g.moveTo(x(i), 0); g.lineTo(x(i), y1); g.stroke(); g.setLineDash([]); }));
   if (ph.phases.length > 1) {
-    const row = (n) => el('tr', {}, el('td', { class: 'num' }, String(n + 1)), ['begin_ns', 'operations', 'bytes_read', 'bytes_written', 'time_ns'].map((key) => el('td', { class: 'num' }, fig(run(`phases.phases.${n}.${key}`)))));
-    const body = el('tbody', {}, ph.phases.slice(0, 8).map((_, n) => row(n)));
-    const more = ph.phases.length > 8 ? el('button', { class: 'button', type: 'button', onclick: () => { body.append(...ph.phases.slice(8).map((_, n) => row(n + 8))); more.remove(); } }, 'Show all ', fig(run('phases.count'))) : null;
+    const row = (_, n) => el('tr', {}, el('td', { class: 'num' }, String(n + 1)), ['begin_ns', 'operations', 'bytes_read', 'bytes_written', 'time_ns'].map((key) => el('td', { class: 'num' }, fig(run(`phases.phases.${n}.${key}`)))));
+    const body = el('tbody'), more = listedIn(body, 'phases', ph.phases, 8, row), isCut = ph.phases.length < ph.count;
+    if (isCut) more.textContent = `Show ${count(ph.phases.length)}`;
     parts.push(el('h3', {}, 'Phases'), el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, ['', 'Began at', 'Operations', 'Read', 'Written', 'I/O time'].map((h) => el('th', { class: 'num' }, h)))), body)));
     if (more) parts.push(more);
+    if (isCut) parts.push(el('p', { class: 'sub' }, `The first ${count(ph.phases.length)} of `, fig(run('phases.count')), ' are listed.'));
   }
   section('phases', 'The rhythm', 'Phases are operations without a long pause between them. A program that writes a checkpoint every minute has a period of a minute.', ...parts);
 }
