@@ -351,15 +351,19 @@ fn what_was_decided_is_explained() {
         });
     });
     let store = council.store.to_str().expect("UTF-8");
-    let all = presagio_ok(&[
-        "council", "explain", "--store", store, "--json", "--since", "1h",
-    ]);
-    let lines: Vec<Value> = all
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    assert!(!lines.is_empty());
+    let explained = || -> Vec<Value> {
+        let all = presagio_ok(&[
+            "council", "explain", "--store", store, "--json", "--since", "1h",
+        ]);
+        let lines = all.out.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    };
+    // A decision is explained a moment after it was made.
+    let has_context = |lines: &[Value]| lines.iter().any(|line| line["context"].is_string());
+    until("it is explained", || has_context(&explained()));
+    let lines = explained();
     assert!(lines.iter().all(|line| line["node"] == "io1"));
     let telling = lines.iter().find(|line| line["context"].is_string());
     let telling = telling.expect("a decision with a context");
