@@ -562,3 +562,40 @@ fn another_user_is_refused_with_a_line_in_the_audit() {
         "{audit}"
     );
 }
+
+/// A tree that takes everything for the same.
+const ALWAYS_STRIDED: &str = "\
+presagio trees 1
+tree access
+feature handles: number
+class own-files
+class shared-contiguous
+class shared-strided
+choose shared-strided (1)
+end
+";
+
+#[test]
+fn accesses_are_told_apart_by_the_network_that_was_given() {
+    let dir = TempDir::new("council-network");
+    let dir = Path::new(dir.path());
+    let network = dir.join("network.txt");
+    fs::write(&network, ALWAYS_STRIDED).expect("written");
+    let network = network.to_str().expect("UTF-8");
+    let node = node(dir, "node.sock", &["--network", network]);
+    under_load(&node, || {
+        until("its situation is what the tree says", || {
+            node_status(&node)["adaptive"]["last"]["context"]
+                .as_str()
+                .is_some_and(|context| context.starts_with("shared-strided"))
+        });
+    });
+    let (socket, store) = (dir.join("council.sock"), dir.join("store"));
+    let mut arguments = Council::arguments(&socket, &store, "parameters");
+    arguments.extend(["--network", "/nowhere"].map(str::to_owned));
+    let arguments: Vec<&str> = arguments.iter().map(|it| &**it).collect();
+    let said = presagio(&arguments);
+    assert_eq!(said.code, Some(2));
+    let advice = "presagio train --network -o FILE";
+    assert!(said.err.contains(advice), "{}", said.err);
+}
