@@ -563,6 +563,34 @@ fn another_user_is_refused_with_a_line_in_the_audit() {
     );
 }
 
+#[test]
+fn a_council_whose_log_stands_still_ends_when_it_is_told_to() {
+    let dir = TempDir::new("council-still");
+    let dir = Path::new(dir.path());
+    let store = dir.join("store");
+    fs::create_dir(&store).expect("a directory");
+    // A pipe that is full and that nobody reads is a disk that hangs.
+    let log = store.join("decisions.jsonl");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &log, mode).expect("a pipe");
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK;
+    let pipe = rustix::fs::open(&log, flags, mode).expect("a pipe");
+    while rustix::io::write(&pipe, &[b' '; 4096]).is_ok() {}
+    let mut council = Council::start(dir);
+    let client = Client::start(ClientConfig {
+        council: Address::Unix(council.socket.clone()),
+        name: "io1".to_owned(),
+        epoch: 7,
+        proof: Proof::Kernel,
+    })
+    .expect("threads");
+    client.announce(announcement(1, true));
+    until("it is answered", || client.take().is_some());
+    council.process.signal(Signal::TERM);
+    let code = council.process.ended("it ends without its log");
+    assert_eq!(code, Some(0));
+}
+
 /// A tree that takes everything for the same.
 const ALWAYS_STRIDED: &str = "\
 presagio trees 1
