@@ -149,7 +149,7 @@ impl Args {
             },
             tuner: self.learning.settings(),
             warm: learning::warm_start(self.profile.as_deref(), self.trees.as_ref())?,
-            detector: self.learning.detector(),
+            detector: self.learning.detector()?,
             patterns: self.learning.patterns(),
             store: self.store.clone().expect("clap asks for it"),
             log_max: self.log_max.0,

@@ -324,7 +324,7 @@ impl Args {
         Ok(Some(AdaptiveConfig {
             tuner: self.learning.settings(),
             warm: learning::warm_start(self.profile.as_deref(), self.trees.as_ref())?,
-            detector: self.learning.detector(),
+            detector: self.learning.detector()?,
             patterns: self.learning.patterns(),
             period: learning::period(self.period)?,
             learned: self.learned.clone(),

@@ -21,6 +21,10 @@ pub struct Learning {
     /// matches, as paper 000 has it; under a council one knowledge base serves all nodes)
     #[arg(long, value_name = "KIND", default_value = "parameters", help_heading = HEADING)]
     context: ContextKind,
+    /// What tells accesses apart, for --context parameters: a network or tree that `presagio train --network` wrote [default: the
+    /// one that comes with Presagio]
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    network: Option<PathBuf>,
     /// Situations that are remembered; past that the rarest is forgotten
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = HEADING)]
     contexts: u32,
@@ -53,8 +57,8 @@ impl Learning {
     }
 
     /// What tells accesses apart.
-    pub fn detector(&self) -> Detector {
-        Detector::shipped()
+    pub fn detector(&self) -> anyhow::Result<Detector> {
+        crate::train::detector(self.network.as_ref())
     }
 }
 

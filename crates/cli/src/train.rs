@@ -14,7 +14,7 @@ use crate::table::{self, Cell, Table};
 use presagio_sim::campaign::{Evaluation, Learned, Outcome, PLATFORMS, Part, Plan, Task};
 use presagio_sim::{Cpu, Failed};
 use presagio_tune::evaluate::{Confusion, Verdict};
-use presagio_tune::{Class, Trees};
+use presagio_tune::{Class, Detector, Trees};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,6 +36,7 @@ Examples:
   presagio train --quick --check            less exactly, in seconds
   presagio train --check --json | jq .bars
   presagio train --network --check          the network of adaptive
+  presagio train --network -o network.txt   for --policy adaptive --network
   presagio ionode --export /scratch --listen unix:/run/node.sock \\
       --policy auto --trees trees.txt --profile disk.json")]
 pub struct Args {
@@ -150,6 +151,17 @@ pub fn trees(path: Option<&PathBuf>) -> anyhow::Result<Trees> {
     let advice = "write them with presagio train -o FILE";
     let text = std::fs::read_to_string(path).map_err(|cause| failure(what(), cause, advice))?;
     Trees::from_text(&text).map_err(|cause| failure(what(), cause, advice))
+}
+
+/// What tells accesses apart: the network or tree of a file, or the network that comes with Presagio.
+pub fn detector(path: Option<&PathBuf>) -> anyhow::Result<Detector> {
+    let Some(path) = path else {
+        return Ok(Detector::shipped());
+    };
+    let what = || format!("cannot use the network of {}", path.display());
+    let advice = "write one with presagio train --network -o FILE";
+    let text = std::fs::read_to_string(path).map_err(|cause| failure(what(), cause, advice))?;
+    Detector::from_text(&text).map_err(|cause| failure(what(), cause, advice))
 }
 
 /// Runs a part of a campaign. Each run is one thread's from begin to end, so the figures do not depend on how many there are.

@@ -234,3 +234,41 @@ fn the_bandit_bench_judges_a_council_and_its_memory() {
     let memory = &json["tables"]["cost"][0]["memory_mb"];
     assert!(memory.as_f64() > Some(0.0), "{json:#}");
 }
+
+#[test]
+fn the_bandit_bench_plays_every_strategy_in_simulated_situations() {
+    let json = presagio_ok(&["bench", "bandit", "--tiny", "--only", "curves", "--json"]).json();
+    let rows = json["tables"]["curves"].as_array().unwrap();
+    assert_eq!(rows.len(), 6, "{json:#}");
+    assert!(
+        rows.iter().all(|row| row["enough_100"].is_u64()),
+        "{json:#}"
+    );
+    assert_eq!(json["bars"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn each_crowd_of_the_council_bench_has_a_table_and_bars_of_its_own() {
+    for (only, key, of) in [
+        ("384 nodes on loopback", "crowd", ""),
+        ("patterns:", "patterns", "patterns: "),
+        ("soak:", "soak", "soak: "),
+    ] {
+        let json = presagio_ok(&["bench", "council", "--tiny", "--only", only, "--json"]).json();
+        let tables = json["tables"].as_object().unwrap();
+        assert_eq!(tables.keys().collect::<Vec<_>>(), [key]);
+        let bars = json["bars"].as_array().unwrap();
+        let is_its_own = |bar: &Value| bar["name"].as_str().unwrap().starts_with(of);
+        assert!(bars.len() == 4 && bars.iter().all(is_its_own), "{json:#}");
+    }
+}
+
+#[test]
+fn the_pattern_bench_says_what_long_series_cost() {
+    let json = presagio_ok(&["bench", "pattern", "--tiny", "--only", "time", "--json"]).json();
+    let rows = json["tables"]["decisions"].as_array().unwrap();
+    let long = |row: &&Value| row["settings"].as_str().unwrap().starts_with("long");
+    let long: Vec<&Value> = rows.iter().filter(long).collect();
+    assert_eq!(long.len(), 2, "FastDTW and band: {json:#}");
+    assert!(long.iter().all(|row| row["most_ms"].as_f64() > Some(0.0)));
+}

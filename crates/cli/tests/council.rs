@@ -351,15 +351,19 @@ fn what_was_decided_is_explained() {
         });
     });
     let store = council.store.to_str().expect("UTF-8");
-    let all = presagio_ok(&[
-        "council", "explain", "--store", store, "--json", "--since", "1h",
-    ]);
-    let lines: Vec<Value> = all
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    assert!(!lines.is_empty());
+    let explained = || -> Vec<Value> {
+        let all = presagio_ok(&[
+            "council", "explain", "--store", store, "--json", "--since", "1h",
+        ]);
+        let lines = all.out.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    };
+    // A decision is explained a moment after it was made.
+    let has_context = |lines: &[Value]| lines.iter().any(|line| line["context"].is_string());
+    until("it is explained", || has_context(&explained()));
+    let lines = explained();
     assert!(lines.iter().all(|line| line["node"] == "io1"));
     let telling = lines.iter().find(|line| line["context"].is_string());
     let telling = telling.expect("a decision with a context");
@@ -557,4 +561,69 @@ fn another_user_is_refused_with_a_line_in_the_audit() {
         line.is_some_and(|line| line.contains("uid 65534")),
         "{audit}"
     );
+}
+
+#[test]
+fn a_council_whose_log_stands_still_ends_when_it_is_told_to() {
+    let dir = TempDir::new("council-still");
+    let dir = Path::new(dir.path());
+    let store = dir.join("store");
+    fs::create_dir(&store).expect("a directory");
+    // A pipe that is full and that nobody reads is a disk that hangs.
+    let log = store.join("decisions.jsonl");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &log, mode).expect("a pipe");
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK;
+    let pipe = rustix::fs::open(&log, flags, mode).expect("a pipe");
+    while rustix::io::write(&pipe, &[b' '; 4096]).is_ok() {}
+    let mut council = Council::start(dir);
+    let client = Client::start(ClientConfig {
+        council: Address::Unix(council.socket.clone()),
+        name: "io1".to_owned(),
+        epoch: 7,
+        proof: Proof::Kernel,
+    })
+    .expect("threads");
+    client.announce(announcement(1, true));
+    until("it is answered", || client.take().is_some());
+    council.process.signal(Signal::TERM);
+    let code = council.process.ended("it ends without its log");
+    assert_eq!(code, Some(0));
+}
+
+/// A tree that takes everything for the same.
+const ALWAYS_STRIDED: &str = "\
+presagio trees 1
+tree access
+feature handles: number
+class own-files
+class shared-contiguous
+class shared-strided
+choose shared-strided (1)
+end
+";
+
+#[test]
+fn accesses_are_told_apart_by_the_network_that_was_given() {
+    let dir = TempDir::new("council-network");
+    let dir = Path::new(dir.path());
+    let network = dir.join("network.txt");
+    fs::write(&network, ALWAYS_STRIDED).expect("written");
+    let network = network.to_str().expect("UTF-8");
+    let node = node(dir, "node.sock", &["--network", network]);
+    under_load(&node, || {
+        until("its situation is what the tree says", || {
+            node_status(&node)["adaptive"]["last"]["context"]
+                .as_str()
+                .is_some_and(|context| context.starts_with("shared-strided"))
+        });
+    });
+    let (socket, store) = (dir.join("council.sock"), dir.join("store"));
+    let mut arguments = Council::arguments(&socket, &store, "parameters");
+    arguments.extend(["--network", "/nowhere"].map(str::to_owned));
+    let arguments: Vec<&str> = arguments.iter().map(|it| &**it).collect();
+    let said = presagio(&arguments);
+    assert_eq!(said.code, Some(2));
+    let advice = "presagio train --network -o FILE";
+    assert!(said.err.contains(advice), "{}", said.err);
 }

@@ -101,6 +101,19 @@ fn parameters_can_be_set_and_what_cannot_be_is_said() {
 }
 
 #[test]
+fn a_network_that_was_trained_can_be_given_and_what_is_none_is_said() {
+    let dir = TempDir::new("sim-network");
+    let path = written(&dir, "small.toml", SMALL);
+    let shipped = presagio_tune::Detector::shipped().to_text("");
+    let network = written(&dir, "network.txt", &shipped);
+    assert_eq!(json(&[&path, "--network", &network]), json(&[&path]));
+    let wrong = written(&dir, "wrong.txt", "tree access\n");
+    let said = presagio(&["sim", &path, "--network", &wrong]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("train --network -o FILE"), "{}", said.err);
+}
+
+#[test]
 fn a_wrong_file_is_explained_by_line_field_and_reason() {
     let dir = TempDir::new("sim-wrong");
     let path = written(

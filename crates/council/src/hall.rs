@@ -13,7 +13,7 @@ use crate::late::Late;
 use crate::log::Log;
 use crate::scribe::{self, Scribe};
 use crate::store::{self, Heard, Keeper, StoreError};
-use crate::view::{self, View};
+use crate::view::{self, Looked, View, Wanted};
 use crate::wire::{self, Hello};
 use presagio_core::{Histogram, Nanos, Op};
 use presagio_dashboard::{Bell, Decided, Decision, How, Snapshot};
@@ -559,22 +559,24 @@ impl Hall {
     pub fn snapshot(&self) -> Snapshot {
         let totals = self.totals();
         let mut inner = self.inner();
-        let inner = &mut *inner;
-        let settings = inner.council.settings();
-        let tuner = inner.council.tuner();
-        let arm = inner.council.arm();
+        let settings = *inner.council.settings();
         let mut snapshot = Snapshot {
             service: "council".to_owned(),
             name: inner.view.host().to_owned(),
             how: How {
                 period_s: Some(settings.period.as_secs_f64()),
                 consensus: Some(settings.consensus.name().to_owned()),
-                agreed: arm.map(|arm| arm.to_string()),
-                ..view::how(tuner)
+                agreed: inner.council.arm().map(|arm| arm.to_string()),
+                ..view::how(inner.council.tuner())
             },
             patterns: inner.council.known().map(view::patterns),
-            ..inner.view.snapshot(tuner, settings.period)
+            ..inner.view.begin()
         };
+        drop(inner);
+        self.show_nodes(&mut snapshot, settings.period);
+        self.show_situations(&mut snapshot);
+        let decisions = self.inner().view.decisions();
+        snapshot.decisions = decisions.list();
         let all = &mut snapshot.totals;
         all.contexts = totals.contexts as u64;
         all.decisions = self.counts.decisions.load(Relaxed);
@@ -582,6 +584,51 @@ impl Hall {
         all.decision_ns_p50 = totals.times.quantile(0.5);
         all.decision_ns_p99 = totals.times.quantile(0.99);
         snapshot
+    }
+
+    /// Which nodes are shown is known before any is copied.
+    fn show_nodes(&self, snapshot: &mut Snapshot, period: Nanos) {
+        let mut all = Vec::new();
+        loop {
+            let last = all.last().map(|(name, _): &(String, _)| &**name);
+            let some = self.inner().view.sums_after(last, AT_ONCE);
+            if some.is_empty() {
+                break;
+            }
+            all.extend(some);
+        }
+        let names = view::chosen(snapshot, all, period);
+        let at_ms = snapshot.at_ms;
+        for names in names.chunks(AT_ONCE) {
+            let copied = self.inner().view.copied(names);
+            let shown = copied
+                .iter()
+                .map(|(name, node)| node.node(name, at_ms, period));
+            snapshot.nodes.extend(shown);
+        }
+    }
+
+    /// The same of situations.
+    fn show_situations(&self, snapshot: &mut Snapshot) {
+        let mut all: Vec<(u32, Context)> = Vec::new();
+        loop {
+            let inner = self.inner();
+            let last = all.last().map(|(_, context)| context);
+            let some = inner.council.tuner().contexts_after(last).take(AT_ONCE);
+            let some: Vec<_> = some.map(|(it, bandit)| (bandit.steps(), *it)).collect();
+            if some.is_empty() {
+                break;
+            }
+            all.extend(some);
+        }
+        let wanted = Wanted::of(self.inner().view.situations(), all);
+        let mut looked = Vec::new();
+        for (context, seen) in &wanted.list {
+            let inner = self.inner();
+            let (tuner, situations) = (inner.council.tuner(), inner.view.situations());
+            looked.push(Looked::at(tuner, situations, *context, seen));
+        }
+        wanted.show(looked, snapshot);
     }
 
     /// What was learned, for those who want to see all of it: contexts whose name has this in it.

@@ -40,6 +40,7 @@ pub use server::{DoorConfig, ListenError, Server};
 pub use window::Window;
 
 use presagio_tune::Tuner;
+use std::time::{Duration, Instant};
 
 /// How much a thread that writes gives way to those that answer: about a tenth of what they get, where both want a core.
 const NICE: i32 = 10;
@@ -48,6 +49,22 @@ const NICE: i32 = 10;
 fn give_way() {
     // A system that does not allow it has them take turns.
     let _ = rustix::process::nice(NICE);
+}
+
+/// How often it is looked whether a thread has ended, or got on.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Whether something was done before it was too late.
+fn before(deadline: Instant, mut is_done: impl FnMut() -> bool) -> bool {
+    loop {
+        if is_done() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Takes back what a store has; what cannot be read is left out, and said.

@@ -188,6 +188,11 @@ impl Wanted {
         self.has(&entry).then_some(entry)
     }
 
+    /// Whether a decision was made before those that are wanted.
+    fn is_past(&self, entry: &Value) -> bool {
+        entry["at"].as_u64().is_some_and(|at| at < self.since)
+    }
+
     fn has(&self, entry: &Value) -> bool {
         let text = |key: &str| entry[key].as_str().unwrap_or_default();
         let at = entry["at"].as_u64().unwrap_or(0);
@@ -255,14 +260,20 @@ fn is_same(last: Option<&File>, file: &File) -> io::Result<bool> {
     last.map_or(Ok(false), |last| Ok(identity(last)? == identity(file)?))
 }
 
-/// The last so many that are wanted, oldest first.
+/// The last so many that are wanted, oldest first. Lines are in the order of time: before one that is too old there is nothing.
 fn newest(files: Vec<File>, wanted: &Wanted, count: usize) -> io::Result<VecDeque<Value>> {
     let mut found = VecDeque::new();
     for file in files {
         let mut lines = Backwards::new(file)?;
         while found.len() < count {
             let Some(line) = lines.next()? else { break };
-            if let Some(entry) = wanted.found_in(&line) {
+            let Ok(entry) = serde_json::from_slice(&line) else {
+                continue; // It was cut off.
+            };
+            if wanted.is_past(&entry) {
+                return Ok(found);
+            }
+            if wanted.has(&entry) {
                 found.push_front(entry);
             }
         }
@@ -427,6 +438,24 @@ mod tests {
             assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), entry(at));
         }
         assert!(lines.left > 0, "the beginning is not read");
+    }
+
+    #[test]
+    fn of_the_last_ones_since_a_time_nothing_older_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAME);
+        let mut log = Log::open(&path, 1 << 20).unwrap();
+        // Somebody has put the clock back: what is before the older line is not looked at.
+        for at in [100, 101, 50, 102, 103] {
+            log.add(&entry(at));
+        }
+        log.flush();
+        let wanted = Wanted {
+            since: 60,
+            last: Some(10),
+            ..Wanted::default()
+        };
+        assert_eq!(numbers(&path, &wanted), [102, 103]);
     }
 
     #[test]

@@ -2,18 +2,24 @@
 //!
 //! The loop leaves what it decided here ([`Scribe::note`]), which costs it a place in a queue. The thread makes lines of that and
 //! writes them, in the same order; it gives way to whoever answers. The queue has a bound: what finds it full is not
-//! explained, and counted ([`Scribe::lost`]). All that was left with a scribe is written when it is dropped.
+//! explained, and counted ([`Scribe::lost`]). All that was left with a scribe is written when it is dropped, unless its disk
+//! stands still for [`PATIENCE`]: then that is said, and what was not written is lost.
 
+use crate::before;
 use crate::log::Log;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Decisions that wait to be explained: what thousands of nodes are told in a second, and some megabytes at most.
 pub const WAITING_MAX: usize = 8192;
+
+/// For how long who ends waits for what is not written yet.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 enum Note<T> {
     Decision(Arc<T>),
@@ -27,6 +33,9 @@ pub struct Scribe<T> {
     notes: Option<SyncSender<Note<T>>>,
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
+    patience: Duration,
+    /// Whether somebody has waited in vain.
+    is_stuck: AtomicBool,
 }
 
 #[derive(Default)]
@@ -53,6 +62,8 @@ impl<T: Send + Sync + 'static> Scribe<T> {
             notes: Some(send),
             counts,
             thread: Some(thread),
+            patience: PATIENCE,
+            is_stuck: AtomicBool::new(false),
         })
     }
 
@@ -65,13 +76,21 @@ impl<T: Send + Sync + 'static> Scribe<T> {
         }
     }
 
-    /// Waits until all that was noted is written.
+    /// Waits until all that was noted is written, but not for ever.
     pub fn catch_up(&self) {
+        let Some(notes) = &self.notes else { return };
+        let deadline = Instant::now() + self.patience;
         let (done, wait) = sync_channel(1);
-        let asked = self.notes.as_ref().map(|it| it.send(Note::Asked(done)));
-        if let Some(Ok(())) = asked {
-            // It fails only if the thread has panicked, which has said so.
-            let _ = wait.recv();
+        let ask = || {
+            let asked = notes.try_send(Note::Asked(done.clone()));
+            !matches!(asked, Err(TrySendError::Full(_)))
+        };
+        let is_asked = before(deadline, ask);
+        drop(done);
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Nobody answers if the thread has panicked, which has said so.
+        if !is_asked || wait.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+            self.is_stuck.store(true, Relaxed);
         }
     }
 
@@ -84,8 +103,22 @@ impl<T: Send + Sync + 'static> Scribe<T> {
 impl<T> Drop for Scribe<T> {
     fn drop(&mut self) {
         self.notes = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // Who waited once knows enough.
+        let patience = match *self.is_stuck.get_mut() {
+            true => Duration::ZERO,
+            false => self.patience,
+        };
+        match before(Instant::now() + patience, || thread.is_finished()) {
+            true => {
+                let _ = thread.join();
+            }
+            // A thread that waits for a disk cannot be ended: it is left alone, and goes with the process.
+            false => tracing::warn!(
+                "the log of decisions cannot be written: the last ones are not explained"
+            ),
         }
     }
 }
@@ -132,7 +165,8 @@ mod tests {
     use rustix::fs::{CWD, Mode, mkfifoat};
     use serde_json::json;
     use std::fs::File;
-    use std::io::Read;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::OpenOptionsExt;
     use std::path::Path;
 
     fn scribe(path: &Path, waiting_max: usize) -> Scribe<u64> {
@@ -188,5 +222,28 @@ mod tests {
         let written = numbers(&reader.join().unwrap());
         assert!(written.is_sorted());
         assert_eq!(written.len() as u64 + lost, noted);
+    }
+
+    #[test]
+    fn a_log_that_stands_still_for_ever_does_not_keep_a_council_from_ending() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let full = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let mut pipe = std::fs::OpenOptions::new();
+        let pipe = pipe.read(true).write(true).custom_flags(full);
+        let mut pipe = pipe.open(&path).unwrap();
+        while pipe.write(&[b' '; 4096]).is_ok() {}
+        for asks in [true, false] {
+            let mut scribe = scribe(&path, 4);
+            scribe.patience = Duration::from_millis(20);
+            (0..10).for_each(|at| scribe.note(Arc::new(at)));
+            if asks {
+                scribe.catch_up();
+                assert!(*scribe.is_stuck.get_mut());
+            }
+            // That both return is what is to be shown.
+            drop(scribe);
+        }
     }
 }

@@ -44,6 +44,10 @@ const WRITE_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait after a write that failed: at first, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
+/// For how long who ends waits for a disk that stands still. What it does not write by then is lost to a node that learns alone; to a
+/// council its nodes say it again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Which announcement of a node was the last: a node that starts anew has another epoch, and counts from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
@@ -308,11 +312,13 @@ impl Desk {
 /// Opens the file anew.
 type Opener = Box<dyn Fn() -> Result<Database, String> + Send>;
 
-/// Writes changes to the store, on a thread of its own. When it is dropped, all that was left with it is written.
+/// Writes changes to the store, on a thread of its own. When it is dropped, all that was left with it is written, unless the disk
+/// stands still.
 #[derive(Debug)]
 pub struct Keeper {
     desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
+    patience: Duration,
 }
 
 impl Keeper {
@@ -338,6 +344,7 @@ impl Keeper {
         Ok(Keeper {
             desk,
             thread: Some(thread),
+            patience: PATIENCE,
         })
     }
 
@@ -410,8 +417,17 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.desk.state().ends = true;
         self.desk.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        match crate::before(Instant::now() + self.patience, || thread.is_finished()) {
+            true => {
+                let _ = thread.join();
+            }
+            // A thread that waits for a disk cannot be ended: it is left alone, and goes with the process.
+            false => {
+                tracing::warn!("the store stands still: what was learned last is not in it");
+            }
         }
     }
 }
@@ -756,6 +772,26 @@ mod tests {
         let (_keeper, kept) = open(&path).unwrap();
         assert_eq!(kept.contexts.len(), 3);
         assert_eq!(kept.nodes["io1"].sequence, 1);
+    }
+
+    #[test]
+    fn a_store_that_stands_still_keeps_nobody_from_ending() {
+        let (_dir, path) = path();
+        let is_full = Arc::<AtomicBool>::default();
+        let database = Disk::open(&path, &is_full).unwrap();
+        is_full.store(true, Relaxed);
+        // The file is opened anew when it has failed, and that never ends.
+        let opener = Box::new(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+        let mut keeper = Keeper::start(database, opener, BTreeMap::new()).unwrap();
+        keeper.patience = Duration::from_millis(20);
+        keeper.keep(contexts(vec![context(1, 1)]));
+        until(|| keeper.counts().0 >= 1);
+        // That it returns is what is to be shown.
+        drop(keeper);
     }
 
     #[test]

@@ -4,13 +4,14 @@ use crate::figures::Figures;
 use crate::hall::{Unexplained, unix_ms};
 use presagio_core::{Nanos, Op};
 use presagio_dashboard::{
-    self as dashboard, Decisions, FORMAT, History, How, Link, NodeState, Patterns, Seen,
+    self as dashboard, Decisions, FORMAT, History, How, Link, NodeState, Patterns, Sample, Seen,
     Situations, Snapshot, plain,
 };
 use presagio_pattern::{KnowledgeBase, PatternId};
 use presagio_tune::{Arm, Context, Tuner};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,8 +72,8 @@ impl Clock {
 }
 
 /// A node that is here, or was a short while ago.
-#[derive(Default)]
-struct Shown {
+#[derive(Clone, Default)]
+pub(crate) struct Shown {
     is_here: bool,
     since_ms: u64,
     heard_ms: u64,
@@ -169,40 +170,89 @@ impl View {
         self.decisions.add(entry);
     }
 
-    /// Nodes, situations and decisions.
-    pub fn snapshot(&mut self, tuner: &Tuner, period: Nanos) -> Snapshot {
-        let mut snapshot = self.clock.snapshot();
+    /// A snapshot of now that has nothing in it yet.
+    pub fn begin(&mut self) -> Snapshot {
+        let snapshot = self.clock.snapshot();
         self.tidy(snapshot.at_ms);
-        let silent = SILENT.0.max(Duration::from_nanos(period.0) * SILENT.1);
-        let silent_ms = silent.as_millis() as u64;
-        let node = |(name, node): (&String, &Shown)| node.node(name, snapshot.at_ms, silent_ms);
-        let mut nodes: Vec<dashboard::Node> = self.nodes.iter().map(node).collect();
-        snapshot.totals.add_up(&nodes);
-        // Those that are here come first where not all can be shown.
-        nodes.sort_by(|a, b| {
-            let key = |it: &dashboard::Node| it.state == NodeState::Gone;
-            (key(a), &a.name).cmp(&(key(b), &b.name))
-        });
-        snapshot.nodes_left_out = nodes.len().saturating_sub(NODES_MAX) as u64;
-        nodes.truncate(NODES_MAX);
-        snapshot.nodes = nodes;
-        known(&mut snapshot, tuner, &self.situations);
-        snapshot.decisions = self.decisions.list();
         snapshot
+    }
+
+    /// What counts in sums of some nodes, in the order of names from the one after this on.
+    pub fn sums_after(&self, last: Option<&str>, count: usize) -> Vec<(String, Sum)> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let nodes = self.nodes.range::<str, _>((from, Bound::Unbounded));
+        let sum = |(name, node): (&String, &Shown)| {
+            let (is_here, heard_ms, now) = (node.is_here, node.heard_ms, node.history.last());
+            let sum = Sum {
+                is_here,
+                heard_ms,
+                now,
+            };
+            (name.clone(), sum)
+        };
+        nodes.take(count).map(sum).collect()
+    }
+
+    /// All of some nodes, as far as they are still there.
+    pub fn copied(&self, names: &[String]) -> Vec<(String, Shown)> {
+        let copied = |name: &String| Some((name.clone(), self.nodes.get(name)?.clone()));
+        names.iter().filter_map(copied).collect()
+    }
+
+    /// What was decided lately. Texts are made of it when it is listed.
+    pub fn decisions(&self) -> Decisions<Arc<Unexplained>> {
+        self.decisions.clone()
+    }
+
+    /// The situations that were seen lately.
+    pub fn situations(&self) -> &Situations<Context> {
+        &self.situations
+    }
+}
+
+/// What counts in sums of a node.
+pub(crate) struct Sum {
+    is_here: bool,
+    heard_ms: u64,
+    now: Option<Sample>,
+}
+
+/// Adds up what nodes do, and says which of them are shown: those that are here come first where not all can be.
+pub(crate) fn chosen(
+    snapshot: &mut Snapshot,
+    all: Vec<(String, Sum)>,
+    period: Nanos,
+) -> Vec<String> {
+    let now_ms = snapshot.at_ms;
+    let counted = |(_, sum): &(String, Sum)| dashboard::Node {
+        state: state(sum.is_here, sum.heard_ms, now_ms, period),
+        now: sum.now,
+        ..dashboard::Node::default()
+    };
+    let counted: Vec<dashboard::Node> = all.iter().map(counted).collect();
+    snapshot.totals.add_up(&counted);
+    snapshot.nodes_left_out = all.len().saturating_sub(NODES_MAX) as u64;
+    let (here, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, sum)| sum.is_here);
+    let names = here.into_iter().chain(gone).map(|(name, _)| name);
+    names.take(NODES_MAX).collect()
+}
+
+fn state(is_here: bool, heard_ms: u64, now_ms: u64, period: Nanos) -> NodeState {
+    let silent = SILENT.0.max(Duration::from_nanos(period.0) * SILENT.1);
+    match is_here {
+        false => NodeState::Gone,
+        true if heard_ms + (silent.as_millis() as u64) < now_ms => NodeState::Silent,
+        true => NodeState::Here,
     }
 }
 
 impl Shown {
-    fn node(&self, name: &str, now_ms: u64, silent_ms: u64) -> dashboard::Node {
-        let state = match self.is_here {
-            false => NodeState::Gone,
-            true if self.heard_ms + silent_ms < now_ms => NodeState::Silent,
-            true => NodeState::Here,
-        };
+    /// For people.
+    pub fn node(&self, name: &str, now_ms: u64, period: Nanos) -> dashboard::Node {
         let last = self.last.as_ref();
         dashboard::Node {
             name: plain(name),
-            state,
+            state: state(self.is_here, self.heard_ms, now_ms, period),
             since_ms: self.since_ms,
             policy: self.arm.map(|arm| arm.policy.to_string()),
             window_us: self.arm.and_then(window_us),
@@ -239,69 +289,113 @@ pub fn how(tuner: &Tuner) -> How {
     }
 }
 
-/// Puts what is known of situations into a snapshot: those that were seen lately, and as many of the others, by how well they are
-/// known, as there is room for.
+/// Puts what is known of situations into a snapshot.
 pub fn known(snapshot: &mut Snapshot, tuner: &Tuner, situations: &Situations<Context>) {
-    let mut wanted: Vec<(Context, Option<Seen>)> = situations
-        .list()
-        .into_iter()
-        .take(CONTEXTS_MAX)
-        .map(|(context, seen)| (context, Some(seen)))
-        .collect();
-    let there: BTreeSet<Context> = wanted.iter().map(|(context, _)| *context).collect();
-    let mut others: Vec<(u32, Context)> = tuner
-        .contexts()
-        .filter(|(context, _)| !there.contains(context))
-        .map(|(context, bandit)| (bandit.steps(), *context))
-        .collect();
-    let room = CONTEXTS_MAX - wanted.len();
-    if others.len() > room {
-        others.select_nth_unstable_by_key(room, |(steps, _)| std::cmp::Reverse(*steps));
-        snapshot.contexts_left_out = (others.len() - room) as u64;
-        others.truncate(room);
-    }
-    wanted.extend(others.into_iter().map(|(_, context)| (context, None)));
-    let shown: BTreeSet<Context> = wanted.iter().map(|(context, _)| *context).collect();
-    let links = situations
-        .links()
-        .filter(|(from, to, _)| shown.contains(from) && shown.contains(to))
-        .map(|(from, to, times)| (from.to_string(), to.to_string(), times));
-    snapshot.chain = Link::all(links);
-    // In an order that does not change whenever a node goes from one to the next.
-    let tries = |context: &Context| tuner.bandit(context).map_or(0, |bandit| bandit.steps());
-    wanted.sort_by_key(|(context, _)| (std::cmp::Reverse(tries(context)), *context));
-    let one = |(context, seen): (Context, Option<Seen>)| one(tuner, situations, context, seen);
-    snapshot.contexts = wanted.into_iter().map(one).collect();
+    let steps = tuner.contexts();
+    let steps = steps.map(|(context, bandit)| (bandit.steps(), *context));
+    let wanted = Wanted::of(situations, steps.collect());
+    let looked = wanted.list.iter();
+    let looked = looked.map(|(context, seen)| Looked::at(tuner, situations, *context, seen));
+    let looked = looked.collect();
+    wanted.show(looked, snapshot);
 }
 
-fn one(
-    tuner: &Tuner,
-    situations: &Situations<Context>,
+/// The situations that are shown: those that were seen lately, and as many of the others, by how well they are known, as there is
+/// room for.
+pub(crate) struct Wanted {
+    pub list: Vec<(Context, Option<Seen>)>,
+    /// How often one followed the other.
+    links: Vec<(Context, Context, u64)>,
+    left_out: u64,
+}
+
+impl Wanted {
+    /// Of all situations, with how well each is known.
+    pub fn of(situations: &Situations<Context>, mut all: Vec<(u32, Context)>) -> Wanted {
+        let seen = situations.list().into_iter().take(CONTEXTS_MAX);
+        let seen = seen.map(|(context, seen)| (context, Some(seen)));
+        let mut list: Vec<(Context, Option<Seen>)> = seen.collect();
+        let there: BTreeSet<Context> = list.iter().map(|(context, _)| *context).collect();
+        all.retain(|(_, context)| !there.contains(context));
+        let room = CONTEXTS_MAX - list.len();
+        let left_out = all.len().saturating_sub(room) as u64;
+        if left_out > 0 {
+            all.select_nth_unstable_by_key(room, |(steps, _)| std::cmp::Reverse(*steps));
+            all.truncate(room);
+        }
+        list.extend(all.into_iter().map(|(_, context)| (context, None)));
+        let shown: BTreeSet<Context> = list.iter().map(|(context, _)| *context).collect();
+        let is_shown =
+            |(from, to, _): &(Context, Context, u64)| shown.contains(from) && shown.contains(to);
+        Wanted {
+            links: situations.links().filter(is_shown).collect(),
+            list,
+            left_out,
+        }
+    }
+
+    /// Makes texts of what was found.
+    pub fn show(self, mut looked: Vec<Looked>, snapshot: &mut Snapshot) {
+        let links = self.links.into_iter();
+        let links = links.map(|(from, to, times)| (from.to_string(), to.to_string(), times));
+        snapshot.chain = Link::all(links);
+        snapshot.contexts_left_out = self.left_out;
+        // In an order that does not change whenever a node goes from one to the next.
+        looked.sort_by_key(|it| (std::cmp::Reverse(it.steps), it.context));
+        snapshot.contexts = looked.into_iter().map(Looked::shown).collect();
+    }
+}
+
+/// What is known of a situation, before texts are made of it.
+pub(crate) struct Looked {
     context: Context,
     seen: Option<Seen>,
-) -> dashboard::Context {
-    let bandit = tuner.bandit(&context);
-    let best = bandit.map_or(0.0, |bandit| bandit.best());
-    let arm = |it: presagio_tune::Candidate| dashboard::Arm {
-        arm: it.arm.to_string(),
-        value: it.value,
-        tries: it.tries.into(),
-        bytes_per_busy_s: it.value.map(|value| value * best),
-        barred: it.barred,
-    };
-    dashboard::Context {
-        context: context.to_string(),
-        tries: bandit.map_or(0, |bandit| bandit.steps().into()),
-        best_bytes_per_busy_s: best,
-        choice: seen.as_ref().map(|it| it.choice.clone()),
-        why: seen.as_ref().map(|it| it.why.clone()),
-        last_ms: seen.as_ref().map(|it| it.last_ms),
-        nodes: situations
-            .nodes_in(context)
-            .take(NAMED)
-            .map(plain)
-            .collect(),
-        arms: tuner.candidates(&context).into_iter().map(arm).collect(),
+    steps: u32,
+    best: f64,
+    nodes: Vec<String>,
+    candidates: Vec<presagio_tune::Candidate>,
+}
+
+impl Looked {
+    pub fn at(
+        tuner: &Tuner,
+        situations: &Situations<Context>,
+        context: Context,
+        seen: &Option<Seen>,
+    ) -> Looked {
+        let bandit = tuner.bandit(&context);
+        let nodes = situations.nodes_in(context).take(NAMED);
+        Looked {
+            context,
+            seen: seen.clone(),
+            steps: bandit.map_or(0, |bandit| bandit.steps()),
+            best: bandit.map_or(0.0, |bandit| bandit.best()),
+            nodes: nodes.map(str::to_owned).collect(),
+            candidates: tuner.candidates(&context),
+        }
+    }
+
+    fn shown(self) -> dashboard::Context {
+        let best = self.best;
+        let arm = |it: presagio_tune::Candidate| dashboard::Arm {
+            arm: it.arm.to_string(),
+            value: it.value,
+            tries: it.tries.into(),
+            bytes_per_busy_s: it.value.map(|value| value * best),
+            barred: it.barred,
+        };
+        let last_ms = self.seen.as_ref().map(|it| it.last_ms);
+        let (choice, why) = self.seen.map(|it| (it.choice, it.why)).unzip();
+        dashboard::Context {
+            context: self.context.to_string(),
+            tries: self.steps.into(),
+            best_bytes_per_busy_s: best,
+            choice,
+            why,
+            last_ms,
+            nodes: self.nodes.iter().map(|name| plain(name)).collect(),
+            arms: self.candidates.into_iter().map(arm).collect(),
+        }
     }
 }
 
@@ -388,11 +482,42 @@ mod tests {
         Tuner::new(TunerSettings::default())
     }
 
+    /// The nodes as they are shown.
+    fn snapshot(view: &mut View) -> Snapshot {
+        let (mut snapshot, period) = (view.begin(), Nanos::from_secs(1));
+        let names = chosen(&mut snapshot, view.sums_after(None, usize::MAX), period);
+        let node = |(name, it): &(String, Shown)| it.node(name, snapshot.at_ms, period);
+        snapshot.nodes = view.copied(&names).iter().map(node).collect();
+        snapshot
+    }
+
+    #[test]
+    fn of_many_nodes_those_that_are_here_are_shown_and_all_are_counted() {
+        let mut view = View::new();
+        let name = |number: usize| format!("io{number:04}");
+        for number in 0..NODES_MAX + 50 {
+            view.joined(&name(number));
+            view.shown(&name(number), &figures());
+        }
+        let before = snapshot(&mut view).totals;
+        view.left(&name(3));
+        let shown = snapshot(&mut view);
+        assert_eq!((shown.nodes.len(), shown.nodes_left_out), (NODES_MAX, 50));
+        assert!(shown.nodes.iter().all(|node| node.name != name(3)));
+        assert!(shown.nodes.is_sorted_by_key(|node| node.name.clone()));
+        assert_eq!((shown.totals.nodes_here, shown.totals.nodes_gone), (305, 1));
+        assert_eq!(before.read_bytes_per_s, 200.0 * 306.0);
+        assert_eq!(shown.totals.read_bytes_per_s, 200.0 * 305.0);
+        let some = view.sums_after(Some(&name(3)), 2);
+        let names: Vec<&String> = some.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [&name(4), &name(5)]);
+    }
+
     #[test]
     fn a_node_is_shown_while_it_is_here_and_a_while_after() {
         let mut view = View::new();
         let states = |view: &mut View| -> Vec<NodeState> {
-            let snapshot = view.snapshot(&tuner(), Nanos::from_secs(1));
+            let snapshot = snapshot(view);
             snapshot.nodes.iter().map(|node| node.state).collect()
         };
         assert!(!view.shown("io1", &figures()), "nobody knows it");
@@ -417,7 +542,7 @@ mod tests {
         let mut view = View::new();
         view.joined("a\u{202e}<b>");
         view.shown("a\u{202e}<b>", &figures());
-        let snapshot = view.snapshot(&tuner(), Nanos::from_secs(1));
+        let snapshot = snapshot(&mut view);
         let node = &snapshot.nodes[0];
         assert_eq!(node.name, "a\\u{202e}<b>");
         assert_eq!(

@@ -67,6 +67,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
     /// None where no policy is adaptive.
     pub(crate) fn new(
         scenario: &'a Scenario,
+        detector: &Detector,
         memory: &'m mut Memory,
     ) -> Result<Option<Adaptive<'a, 'm>>, Failed> {
         let levels = [
@@ -96,7 +97,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         let mut desks = BTreeMap::new();
         for (level, scheduling, count) in adaptive {
             for place in (0..count).map(|number| place(level, number)) {
-                memory.prepare(place, scheduling, period);
+                memory.prepare(place, scheduling, detector, period);
                 desks.insert(place, DeskState::new(scheduling));
             }
         }
@@ -231,7 +232,13 @@ impl DeskState {
 
 impl Memory {
     /// Makes sure that there is someone to decide for a scheduler.
-    fn prepare(&mut self, place: Place, scheduling: &Scheduling, period: Nanos) {
+    fn prepare(
+        &mut self,
+        place: Place,
+        scheduling: &Scheduling,
+        detector: &Detector,
+        period: Nanos,
+    ) {
         let tuner = |seed: u32| {
             Tuner::new(TunerSettings {
                 arms: scheduling.arms(),
@@ -247,7 +254,7 @@ impl Memory {
                 ..CouncilSettings::default()
             };
             let council = || {
-                let council = Council::new(settings, tuner(0), Detector::shipped());
+                let council = Council::new(settings, tuner(0), detector.clone());
                 match scheduling.patterns {
                     true => council.matching(KnowledgeBase::new(Settings::ours())),
                     false => council,
@@ -256,7 +263,7 @@ impl Memory {
             self.councils.entry(place.level()).or_insert_with(council);
         } else {
             let alone = || {
-                let alone = Alone::new(tuner(number(place)), Detector::shipped());
+                let alone = Alone::new(tuner(number(place)), detector.clone());
                 match scheduling.patterns {
                     true => alone.matching(KnowledgeBase::new(Settings::ours())),
                     false => alone,

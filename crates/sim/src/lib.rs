@@ -83,7 +83,7 @@ pub use workload::{Replay, Step};
 use presagio_core::Nanos;
 use presagio_device::Device;
 use presagio_sched::SettingsError;
-use presagio_tune::Trees;
+use presagio_tune::{Detector, Trees};
 
 /// Why a run has no report.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -118,6 +118,7 @@ pub struct Simulation<'a> {
     devices: Option<Vec<Box<dyn Device>>>,
     steering: Option<&'a mut dyn Steering>,
     trees: Option<Trees>,
+    detector: Option<Detector>,
     memory: Option<&'a mut Memory>,
 }
 
@@ -130,6 +131,7 @@ impl<'a> Simulation<'a> {
             devices: None,
             steering: None,
             trees: None,
+            detector: None,
             memory: None,
         }
     }
@@ -137,6 +139,13 @@ impl<'a> Simulation<'a> {
     /// Lets `policy = "auto"` decide by these trees, not by those that come with Presagio.
     pub fn choosing_by(mut self, trees: Trees) -> Simulation<'a> {
         self.trees = Some(trees);
+        self
+    }
+
+    /// Lets `policy = "adaptive"` tell accesses apart by this, not by the network that comes with Presagio. Who remembers something
+    /// goes on with what it began with.
+    pub fn telling_apart_by(mut self, detector: Detector) -> Simulation<'a> {
+        self.detector = Some(detector);
         self
     }
 
@@ -180,7 +189,8 @@ impl<'a> Simulation<'a> {
             None => &mut own,
         };
         let mut auto = auto::Auto::new(self.scenario, self.trees)?;
-        let mut adaptive = adaptive::Adaptive::new(self.scenario, memory)?;
+        let detector = self.detector.unwrap_or_else(Detector::shipped);
+        let mut adaptive = adaptive::Adaptive::new(self.scenario, &detector, memory)?;
         let steering = match (&mut auto, &mut adaptive, self.steering) {
             (Some(_), Some(_), _) => return Err(Failed::Scenario(both_ways())),
             (Some(auto), None, watching) => {

@@ -134,6 +134,26 @@ fn with_a_council_all_nodes_do_the_same_and_later_by_the_network() {
     }
 }
 
+/// What tells accesses apart can be another network or tree; here one that takes everything for the same.
+#[test]
+fn accesses_are_told_apart_by_what_somebody_has_made() {
+    let text = "presagio trees 1\ntree access\nfeature handles: number\nclass own-files\nclass shared-contiguous\nclass shared-strided\n\
+                choose own-files (1)\nend\n";
+    let detector = presagio_tune::Detector::from_text(text).expect("a tree");
+    for council in ["council = false", "council = true"] {
+        let scenario = scenario(&format!("{ADAPTIVE}, {council}"));
+        let abouts = |simulation: Simulation<'_>| -> Vec<String> {
+            let report = simulation.run().expect("it runs");
+            let abouts = report.decisions.iter().map(|it| it.verdict.about());
+            abouts.filter(|about| about != "unknown").collect()
+        };
+        let shipped = abouts(Simulation::new(&scenario));
+        assert!(shipped.iter().any(|it| it.starts_with("shared-strided")));
+        let ours = abouts(Simulation::new(&scenario).telling_apart_by(detector.clone()));
+        assert!(!ours.is_empty() && ours.iter().all(|it| it.starts_with("own-files")));
+    }
+}
+
 #[test]
 fn what_cannot_be_chosen_is_said() {
     let wrong = [

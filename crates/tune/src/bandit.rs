@@ -10,6 +10,9 @@
 //! the best, or is now, the others are tried once more. A change need not show in the best arm: so the second best is tried now and then, the
 //! oftener the less that costs ([`PROBE_COST`]).
 //!
+//! *Expectations* from a similar context spare tries, and may be wrong here. So an arm that is expected to be bad is tried once all the
+//! same, as soon as all first tries have cost [`PROBE_COST`] of the steps at most, by what was expected: after a hundred steps for each arm at the latest.
+//!
 //! *Guard rail.* An arm below half of the best is a disaster. After [`DISASTERS_MAX`] disasters it is barred: no strategy chooses
 //! it again, save once after each time that the context has changed, which is allowed [`PARDONS_MAX`] times in all.
 
@@ -261,11 +264,13 @@ impl Bandit {
             }),
             Strategy::Thompson => self
                 .unexpected(order)
+                .or_else(|| self.overlooked())
                 .unwrap_or_else(|| self.drawn(best, u32::MAX, random)),
             Strategy::Windowed { patience, .. } => self
                 .unexpected(order)
                 .or_else(|| self.surprising())
                 .or_else(|| self.doubtful(random))
+                .or_else(|| self.overlooked())
                 .or_else(|| self.probed(best))
                 .unwrap_or_else(|| self.drawn(best, patience, random)),
         }
@@ -362,6 +367,23 @@ impl Bandit {
             state.is_some_and(|it| it.tries == 0 && (self.steps == 0 || it.expected == 0.0))
         };
         all.find(is_one).map(|at| (at, Reason::Untried))
+    }
+
+    /// An arm that so little is expected of that it may never be drawn, once there were steps enough to afford a look at it: the
+    /// most promising one first.
+    fn overlooked(&self) -> Option<(usize, Reason)> {
+        let untried = (0..self.arms.len()).filter(|at| self.arms[*at].tries == 0);
+        let better =
+            |best: usize, at: usize| match self.arms[at].expected > self.arms[best].expected {
+                true => at,
+                false => best,
+            };
+        let next = untried.reduce(better)?;
+        let is_paid = |(at, arm): &(usize, &ArmState)| arm.tries > 0 || *at == next;
+        let paid = self.arms.iter().enumerate().filter(is_paid);
+        let cost: f64 = paid.map(|(_, arm)| 1.0 - arm.expected).sum();
+        let is_due = PROBE_COST * f64::from(self.steps) >= cost;
+        is_due.then_some((next, Reason::Untried))
     }
 
     /// The arm whose true average is drawn the greatest, by what is known of it or expected.
@@ -708,6 +730,42 @@ mod tests {
             bandit.learn(&strategy, 2, 150e6);
         }
         assert!(bandit.arms[3].doubted);
+    }
+
+    #[test]
+    fn an_arm_that_is_wrongly_expected_to_be_bad_is_found() {
+        let expected = [1.0, 0.9, 0.8, 0.6, 0.5, 0.3];
+        let mut means = expected.map(|share| share * 100e6);
+        means[5] = 150e6;
+        let strategies = [Strategy::Thompson, Strategy::default()];
+        for (strategy, seed) in strategies
+            .iter()
+            .flat_map(|it| (0..20).map(move |seed| (it, seed)))
+        {
+            let mut bandit = Bandit::new(6);
+            bandit.expect(expected);
+            play(&mut bandit, strategy, &means, 250, seed);
+            assert_eq!(bandit.best_arm(), 5, "{strategy} {seed}");
+        }
+    }
+
+    #[test]
+    fn what_is_rightly_expected_to_be_bad_is_tried_once_and_costs_little() {
+        let expected = [1.0, 0.9, 0.8, 0.6, 0.5, 0.3];
+        let means = expected.map(|share| share * 100e6);
+        for strategy in [Strategy::Thompson, Strategy::default()] {
+            let share = |seed: u64| {
+                let mut bandit = Bandit::new(6);
+                bandit.expect(expected);
+                let share = play(&mut bandit, &strategy, &means, 100, seed);
+                play(&mut bandit, &strategy, &means, 300, seed + 100);
+                assert!(bandit.arms.iter().all(|arm| arm.tries > 0));
+                assert!(bandit.arms[5].tries <= 2, "{}", bandit.arms[5].tries);
+                share
+            };
+            let mean = (0..20).map(share).sum::<f64>() / 20.0;
+            assert!(mean > 0.98, "{strategy}: {mean}");
+        }
     }
 
     #[test]

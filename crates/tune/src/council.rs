@@ -5,9 +5,11 @@
 //!
 //! 1. ends the one before: what nodes said about an arm in a context becomes one reward, their average without the greatest and least, which the
 //!    context's bandit learns. One that lies is not heard in it; one that is far off from all others is not heard for a while.
-//! 2. lets the bandit of each context that nodes are in choose once (nodes that are in the same context would otherwise draw
-//!    each for themselves, and no majority would ever explore);
-//! 3. makes of these choices one for all ([`Consensus`]).
+//! 2. lets the bandit of each context that was announced in it choose once (nodes that are in the same context would otherwise draw
+//!    each for themselves, and no majority would ever explore). A context that nobody was in has nothing to try: its choice stays;
+//! 3. makes of these choices one for all ([`Consensus`]). If no context was announced, what was agreed on stays.
+//!
+//! A node in whose context the one for all is barred does not get it, but what its own context chose.
 //!
 //! Where contexts are patterns, all nodes share one knowledge base; what follows what is known for each node by itself.
 //!
@@ -23,7 +25,7 @@ use crate::tuner::{Candidate, Choice, Tuner, Why};
 use crate::watch::{Nonsense, Observation};
 use presagio_core::{Nanos, Op};
 use presagio_pattern::{KnowledgeBase, Pattern, PatternId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -202,7 +204,12 @@ impl Decision {
             (Consensus::PerContext, _) | (_, None) => own,
             (by, Some((arm, weight))) => {
                 let all: f64 = self.votes.iter().map(|(_, weight)| weight).sum();
-                format!("{arm} by {by} with {weight:.0} of {all:.0} votes; here {own}")
+                let here = match (self.arm == *arm, self.why) {
+                    (true, Why::NoInformation) => "here too little is known".to_owned(),
+                    (true, _) => format!("here {own}"),
+                    (false, _) => format!("that is barred here, so {own}"),
+                };
+                format!("{arm} by {by} with {weight:.0} of {all:.0} votes; {here}")
             }
         }
     }
@@ -223,7 +230,9 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 struct Node {
     heard: u64,
+    /// The last that could be told, and in which round that was.
     context: Option<Context>,
+    told_apart: u64,
     in_force: Arm,
     /// What it was told to do.
     told: Option<Arm>,
@@ -244,10 +253,17 @@ impl Node {
         self.heard + SILENT_ROUNDS_MAX >= round
     }
 
+    /// Whose choice is its vote: one that has had nothing to do for a while leaves the choice to those that have.
+    fn votes_for(&self, round: u64) -> Option<Context> {
+        let is_recent = self.told_apart + SILENT_ROUNDS_MAX >= round;
+        self.context.filter(|_| is_recent)
+    }
+
     fn new(in_force: Arm) -> Node {
         Node {
             heard: 0,
             context: None,
+            told_apart: 0,
             in_force,
             told: None,
             is_active: false,
@@ -272,7 +288,7 @@ pub struct Council {
     evidence: BTreeMap<(Context, Arm), Vec<(NodeId, f64)>>,
     /// How many nodes had something to do lately.
     active: u32,
-    /// What each context chose in this round.
+    /// What each context chose when the round after its last announcement began.
     choices: BTreeMap<Context, Choice>,
     votes: Vec<(Arm, f64)>,
 }
@@ -366,9 +382,10 @@ impl Council {
         if self.votes.is_empty() && self.settings.consensus != Consensus::PerContext {
             self.votes = self.count();
         }
+        let agreed = self.arm().filter(|arm| !self.is_barred(said.node, *arm));
         let arm = match self.settings.consensus {
             Consensus::PerContext => choice.arm,
-            _ => self.arm().unwrap_or(choice.arm),
+            _ => agreed.unwrap_or(choice.arm),
         };
         if let Some(node) = self.nodes.get_mut(&said.node) {
             node.told = Some(arm);
@@ -387,6 +404,15 @@ impl Council {
             votes: self.votes.clone(),
             consensus: self.settings.consensus,
         })
+    }
+
+    /// Whether an arm was a disaster too often in the context that a node is in, or was in last.
+    fn is_barred(&self, node: NodeId, arm: Arm) -> bool {
+        let context = self.nodes.get(&node).and_then(|node| node.context);
+        let bandit = context.and_then(|context| self.tuner.bandit(&context));
+        let place = self.tuner.settings().arms.place(arm);
+        let both = bandit.zip(place);
+        both.is_some_and(|(bandit, place)| bandit.is_barred(place))
     }
 
     /// Whether there is room for a node; those that are silent make some.
@@ -444,16 +470,29 @@ impl Council {
             }
             self.join(joined);
         }
-        self.choices.clear();
-        let contexts: Vec<(Option<Context>, Arm)> = self
-            .voters()
-            .map(|node| (node.context, node.in_force))
-            .collect();
-        for (context, in_force) in contexts {
-            self.choice(context, in_force);
-        }
         for node in self.nodes.values_mut() {
             node.new_contexts = node.new_contexts.saturating_sub(1);
+        }
+        self.choose_anew(ended);
+    }
+
+    /// Contexts that were announced in the round that ended choose anew, and votes are counted. Without any, all stays as it was:
+    /// idle nodes would otherwise try one arm after the other, and nobody would learn from it.
+    fn choose_anew(&mut self, ended: u64) {
+        let round = self.round;
+        let voting = |node: &Node| Some((node.votes_for(round)?, node.in_force));
+        let voting: Vec<(Context, Arm)> = self.voters().filter_map(voting).collect();
+        let is_new = |node: &&Node| node.told_apart >= ended;
+        let announced = self.voters().filter(is_new).filter_map(|node| node.context);
+        let announced: BTreeSet<Context> = announced.collect();
+        if announced.is_empty() {
+            return;
+        }
+        let kept: BTreeSet<Context> = voting.iter().map(|(context, _)| *context).collect();
+        self.choices
+            .retain(|context, _| kept.contains(context) && !announced.contains(context));
+        for (context, in_force) in voting {
+            self.choice(Some(context), in_force);
         }
         self.votes = match self.settings.consensus {
             Consensus::PerContext => Vec::new(),
@@ -484,7 +523,8 @@ impl Council {
         let heaviest = self.weight_max();
         let mut votes: BTreeMap<Arm, f64> = BTreeMap::new();
         for node in self.voters() {
-            let choice = node.context.and_then(|context| self.choices.get(&context));
+            let context = node.votes_for(self.round);
+            let choice = context.and_then(|context| self.choices.get(&context));
             let Some(choice) = choice else { continue };
             let weight = match self.settings.consensus {
                 Consensus::ByLoad => (node.served as f64).clamp(1.0, heaviest),
@@ -498,7 +538,9 @@ impl Council {
     }
 
     fn weight_max(&self) -> f64 {
-        let mut served: Vec<u64> = self.voters().map(|node| node.served).collect();
+        let is_voting = |node: &&Node| node.votes_for(self.round).is_some();
+        let voting = self.voters().filter(is_voting);
+        let mut served: Vec<u64> = voting.map(|node| node.served).collect();
         served.sort_unstable();
         let median = served.get(served.len() / 2).copied().unwrap_or(0);
         (median as f64 * WEIGHT_MAX).max(1.0)
@@ -531,9 +573,11 @@ impl Council {
         node.in_force = said.in_force;
         node.served = said.seen.served;
         node.is_active = said.seen.arrived.is_some();
-        // Where nothing can be told, the last vote stands for as long as the node is there.
         let context = found.context.filter(|_| may_add || !is_new);
-        node.context = context.or(node.context);
+        // Where nothing can be told, the last vote stands for a few rounds.
+        if context.is_some() {
+            (node.context, node.told_apart) = (context, self.round);
+        }
         if let Some((op, distance)) = found.distance {
             let stretched = &mut node.stretched[op.index()];
             *stretched = distance.max(*stretched);
@@ -620,7 +664,7 @@ impl Council {
         Evidence::Counts
     }
 
-    /// What a context chose in this round.
+    /// What a context chose.
     fn choice(&mut self, context: Option<Context>, in_force: Arm) -> Choice {
         let Some(context) = context else {
             return self.tuner.choose(None, in_force);
@@ -860,6 +904,102 @@ mod tests {
             .map(|(_, weight)| *weight)
             .fold(0.0, f64::max);
         assert!(heaviest <= (2.0 + WEIGHT_MAX) * 1e6, "{heaviest}");
+    }
+
+    /// A node in whose period hardly anything came.
+    fn idle(node: u64, arm: Arm) -> Announcement {
+        let mut said = said(node, arm);
+        (said.seen.arrived, said.seen.served) = (None, 0);
+        said
+    }
+
+    #[test]
+    fn where_all_are_idle_what_was_agreed_on_stays() {
+        for consensus in Consensus::ALL {
+            let mut council = council(consensus);
+            let mut all = nodes(4, |_| (Op::Read, 5));
+            play(&mut council, &mut all, 1..12);
+            let (mut told, mut votes) = (Vec::new(), Vec::new());
+            for round in 12..80 {
+                for (node, arm, ..) in &mut all {
+                    let now = Nanos(round * 1_000_000_000 + *node);
+                    *arm = council.announce(&idle(*node, *arm), now).expect("true").arm;
+                    told.push((*node, *arm));
+                }
+                votes.push(council.votes.clone());
+            }
+            told.sort();
+            told.dedup();
+            assert_eq!(told.len(), 4, "{consensus}: each is told one thing");
+            votes.dedup();
+            assert_eq!(votes.len(), 1, "{consensus}");
+        }
+    }
+
+    #[test]
+    fn those_that_have_something_to_do_decide_also_for_one_that_is_idle() {
+        for consensus in [Consensus::Majority, Consensus::ByLoad] {
+            let mut council = council(consensus);
+            let mut all = nodes(6, |number| match number {
+                0 => (Op::Read, 5),
+                _ => (Op::Write, 0),
+            });
+            play(&mut council, &mut all, 1..12);
+            let (busy, waiting) = all.split_at_mut(1);
+            let mut choices = Vec::new();
+            for round in 12..120 {
+                play(&mut council, busy, round..round + 1);
+                for (node, arm, ..) in waiting.iter_mut() {
+                    let now = Nanos(round * 1_000_000_000 + 500_000_000 + *node);
+                    let decision = council.announce(&idle(*node, *arm), now).expect("true");
+                    assert_eq!(decision.evidence, Evidence::NoContext);
+                    assert_eq!(decision.arm, busy[0].1, "one for all");
+                    *arm = decision.arm;
+                }
+                let context = council.nodes[&NodeId(1)].context.expect("it wrote");
+                choices.extend(council.choices.get(&context).cloned());
+                let voted: f64 = council.votes.iter().map(|(_, weight)| weight).sum();
+                let has_ended = round > 12 + SILENT_ROUNDS_MAX;
+                assert!(!has_ended || consensus == Consensus::ByLoad || voted == 1.0);
+            }
+            choices.dedup();
+            assert!(choices.len() <= 1, "nothing is chosen anew for the idle");
+            assert_eq!(busy[0].1, Arms::windows().list()[5], "{consensus}");
+        }
+    }
+
+    #[test]
+    fn what_is_barred_in_a_nodes_own_context_it_is_not_told() {
+        let mut council = council(Consensus::Majority);
+        let windows = Arms::windows();
+        let mut all = nodes(8, |number| match number {
+            0..6 => (Op::Read, 0),
+            _ => (Op::Write, 5),
+        });
+        let mut barred = 0;
+        for round in 1..100_u64 {
+            for (node, arm, op, best) in &mut all {
+                let mut said = said(*node, *arm);
+                let is_disaster = *op == Op::Write && *arm == windows.list()[0];
+                said.seen.served = match is_disaster {
+                    true => 10_000_000,
+                    false => served(*arm, *best),
+                };
+                said.seen.arrived.as_mut().expect("something").op = *op;
+                let now = Nanos(round * 1_000_000_000 + *node);
+                let decision = council.announce(&said, now).expect("true");
+                *arm = decision.arm;
+                if *op == Op::Write && round > 50 {
+                    assert_ne!(*arm, windows.list()[0]);
+                    let agreed = decision.votes[0].0;
+                    let is_kept_off = agreed == windows.list()[0];
+                    assert_eq!(decision.reason().contains("barred here"), is_kept_off);
+                    barred += u32::from(is_kept_off);
+                }
+            }
+        }
+        assert!(barred > 50, "{barred} of 98");
+        assert_eq!(all[0].1, windows.list()[0], "the others are told it");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`Tuner::choose`] answers with an arm and with what it was chosen from; [`Tuner::learn`] takes the reward. Where nothing can be
 //! told the arm in force stays. A context that was never seen gets the arm of a warm start, if there is one (the
 //! selection tree's, for the device's profile), else what is best in the most similar context that is well known, else the safe
-//! arm. What is known of a similar context is also what is expected of the other arms: hopeless ones need not be tried.
+//! arm. What is known of a similar context is also what is expected of the other arms: hopeless ones are tried late, and once.
 //!
 //! Everything learned can be kept: [`Tuner::changed`] gives keys and values of what changed since it was last asked, and
 //! [`Tuner::restore`] takes one back. Values are bytes:
@@ -697,6 +697,21 @@ mod tests {
         );
         let other = tuner.choose(Some(&situation(1 << 20, 1 << 30)), Arms::windows().safe());
         assert_eq!(other.why, Why::Safe);
+    }
+
+    #[test]
+    fn a_neighbour_whose_best_arm_is_hopeless_next_door_finds_it() {
+        let mut tuner = tuner();
+        play(&mut tuner, &situation(128, 32 << 10), 0, 60);
+        let (neighbour, last) = (situation(256, 32 << 10), Arms::windows().list()[6]);
+        for _ in 0..300 {
+            let arm = tuner.choose(Some(&neighbour), Arms::windows().safe()).arm;
+            let value = if arm == last { 1.5e8 } else { reward(arm, 0) };
+            tuner.learn(&neighbour, arm, value);
+        }
+        let bandit = tuner.bandit(&neighbour).expect("known");
+        assert_eq!(bandit.value(6), Some(1.0));
+        assert!(bandit.arms()[6].tries > 50, "{}", bandit.arms()[6].tries);
     }
 
     #[test]

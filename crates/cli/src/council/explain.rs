@@ -6,7 +6,7 @@ use presagio_council::log::{self, Wanted, beside};
 use presagio_council::unix_ms;
 use serde_json::Value;
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,10 +51,27 @@ impl Args {
         }
     }
 
+    /// What to say of a log that does not have all that was asked for.
+    fn shortfall(&self, wanted: &Wanted, log: &Path) -> Option<String> {
+        // Whether there is a log at all is said by who reads it.
+        let oldest = log::reaches_back_to(log).ok()??;
+        (self.since.is_some() && oldest > wanted.since).then(|| {
+            format!(
+                "presagio: the log of {} reaches back {} s: what was decided before is not in it",
+                self.store.display(),
+                unix_ms().saturating_sub(oldest) / 1000
+            )
+        })
+    }
+
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let mut out = io::stdout().lock();
         let mut written = Ok(());
-        let read = log::read(&beside(&self.store), &self.wanted(), |entry| {
+        let (log, wanted) = (beside(&self.store), self.wanted());
+        if let Some(shortfall) = self.shortfall(&wanted, &log) {
+            eprintln!("{shortfall}");
+        }
+        let read = log::read(&log, &wanted, |entry| {
             if written.is_ok() {
                 written = match self.json {
                     true => writeln!(out, "{entry}"),
@@ -138,6 +155,37 @@ fn candidates(entry: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn since(store: &Path, span: Option<u64>) -> Args {
+        Args {
+            store: store.to_owned(),
+            node: None,
+            since: span.map(Duration::from_secs),
+            context: None,
+            last: None,
+            json: true,
+        }
+    }
+
+    #[test]
+    fn a_log_that_begins_later_than_asked_for_is_said_to() {
+        let dir = tempfile::tempdir().expect("a place");
+        let log = beside(dir.path());
+        let shortfall = |span| {
+            let args = since(dir.path(), span);
+            args.shortfall(&args.wanted(), &log)
+        };
+        assert_eq!(shortfall(Some(3600)), None, "there is no log");
+        let entry = json!({ "at": unix_ms() - 100_000, "node": "io1" });
+        std::fs::write(&log, format!("{entry}\n")).expect("room");
+        let said = shortfall(Some(3600)).expect("it begins later");
+        assert!(
+            said.contains("reaches back 100 s") || said.contains("reaches back 101 s"),
+            "{said}"
+        );
+        assert_eq!(shortfall(Some(60)), None, "all of that is there");
+        assert_eq!(shortfall(None), None, "nobody asked");
+    }
 
     #[test]
     fn a_decision_is_said_in_words() {

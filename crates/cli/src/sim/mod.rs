@@ -78,6 +78,10 @@ pub struct Args {
     /// What policy = "auto" decides by: a text that `presagio train` wrote [default: the one that comes with Presagio]
     #[arg(long, value_name = "FILE")]
     trees: Option<PathBuf>,
+    /// What policy = "adaptive" tells accesses apart by: a network or tree that `presagio train --network` wrote [default: the one
+    /// that comes with Presagio]
+    #[arg(long, value_name = "FILE")]
+    network: Option<PathBuf>,
     /// Also write a trace of the requests that arrive at schedulers (.ptrace, .csv, .parquet, .agios); one run only
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -117,12 +121,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut runs = sweep.runs().map_err(|e| explain(name, &e))?;
     profiles::read_all(&mut runs, &folder)?;
     let replays = replay::read_all(&runs, &folder)?;
-    let trees = crate::train::trees(args.trees.as_ref())?;
+    let deciding = work::Deciding::by(args.trees.as_ref(), args.network.as_ref())?;
     if let Some(path) = &args.record {
         record::only_one(&runs)?;
-        record::write(&runs[0], &replays, &trees, args.at.level(), path)?;
+        record::write(&runs[0], &replays, &deciding, args.at.level(), path)?;
     }
-    let done = work::run_all(&runs, &replays, &trees, args.jobs)?;
+    let done = work::run_all(&runs, &replays, &deciding, args.jobs)?;
     if let Some(path) = &args.svg {
         save(path, plot::svg(&done).as_bytes())?;
     }
@@ -150,8 +154,8 @@ pub fn preset_reports(name: &str) -> anyhow::Result<Vec<(String, presagio_sim::R
     let mut runs = sweep.runs().map_err(|e| explain(name, &e))?;
     profiles::read_all(&mut runs, &folder)?;
     let replays = replay::read_all(&runs, &folder)?;
-    let trees = crate::train::trees(None)?;
-    let done = work::run_all(&runs, &replays, &trees, None)?;
+    let deciding = work::Deciding::by(None, None)?;
+    let done = work::run_all(&runs, &replays, &deciding, None)?;
     let named = |done: Done| {
         let values = done.run.varied.iter().map(|(_, value)| value.as_str());
         (values.collect::<Vec<_>>().join(" "), done.report)

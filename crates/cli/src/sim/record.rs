@@ -1,13 +1,12 @@
 //! Traces of what schedulers saw, as if each I/O node or server had recorded: one process of the trace for each.
 
 use super::replay::Replays;
-use super::work::simulation;
+use super::work::{Deciding, simulation};
 use crate::failure::failure;
 use crate::trace::output::{Output, Writing};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos, Op, Request};
 use presagio_sim::{Change, Level, Place, Run, Seen, Steering};
 use presagio_trace::{Process, Record};
-use presagio_tune::Trees;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -27,7 +26,7 @@ pub fn only_one(runs: &[Run]) -> anyhow::Result<()> {
 pub fn write(
     run: &Run,
     replays: &Replays,
-    trees: &Trees,
+    deciding: &Deciding,
     level: Level,
     path: &Path,
 ) -> anyhow::Result<()> {
@@ -38,7 +37,7 @@ pub fn write(
         files: HashSet::new(),
         failed: None,
     };
-    simulation(run, replays, trees)
+    simulation(run, replays, deciding)
         .steered_by(&mut scribe)
         .run()?;
     match scribe.failed {

@@ -5,7 +5,8 @@ use super::replay::Replays;
 use crate::failure::failure;
 use crate::progress::progress;
 use presagio_sim::{Failed, Report, Run, Simulation};
-use presagio_tune::Trees;
+use presagio_tune::{Detector, Trees};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use toml::Value;
@@ -19,11 +20,27 @@ pub fn value(text: &str) -> Value {
         .unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
+/// What schedulers that choose go by: `auto` by trees, `adaptive` by what tells accesses apart.
+pub struct Deciding {
+    trees: Trees,
+    detector: Detector,
+}
+
+impl Deciding {
+    /// By these files, or else by what comes with Presagio.
+    pub fn by(trees: Option<&PathBuf>, network: Option<&PathBuf>) -> anyhow::Result<Deciding> {
+        Ok(Deciding {
+            trees: crate::train::trees(trees)?,
+            detector: crate::train::detector(network)?,
+        })
+    }
+}
+
 /// Runs all of them, some at a time, and shows how far it is.
 pub fn run_all(
     runs: &[Run],
     replays: &Replays,
-    trees: &Trees,
+    deciding: &Deciding,
     jobs: Option<usize>,
 ) -> anyhow::Result<Vec<Done>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -36,7 +53,7 @@ pub fn run_all(
         loop {
             let at = next.fetch_add(1, Relaxed);
             let Some(run) = runs.get(at) else { break };
-            let report = simulation(run, replays, trees).run();
+            let report = simulation(run, replays, deciding).run();
             let failed = report.is_err();
             *reports[at].lock().unwrap_or_else(|e| e.into_inner()) = Some(report);
             bar.inc(1);
@@ -55,8 +72,10 @@ pub fn run_all(
 }
 
 /// A run with the recordings that it replays.
-pub fn simulation<'a>(run: &'a Run, replays: &Replays, trees: &Trees) -> Simulation<'a> {
-    let mut simulation = Simulation::new(&run.scenario).choosing_by(trees.clone());
+pub fn simulation<'a>(run: &'a Run, replays: &Replays, deciding: &Deciding) -> Simulation<'a> {
+    let mut simulation = Simulation::new(&run.scenario)
+        .choosing_by(deciding.trees.clone())
+        .telling_apart_by(deciding.detector.clone());
     for (app, settings) in run.scenario.apps.iter().enumerate() {
         if let Some(replay) = settings.trace.as_ref().and_then(|name| replays.get(name)) {
             simulation = simulation.replaying(app, replay.clone());

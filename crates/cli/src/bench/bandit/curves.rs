@@ -109,11 +109,22 @@ pub fn measure(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
         .map(|strategy| (strategy, play_all(&situations, &strategy, games)))
         .collect();
     report.tables.push(("curves", table(&curves)));
-    report.bars.extend(bars(&curves));
+    let mut all = bars(&curves);
     report.notes.extend(one_by_one(&situations, &curves));
-    report.bars.push(side_by_side(&situations, games));
-    report.bars.push(drift(&situations, games));
+    all.push(side_by_side(&situations, games));
+    all.push(drift(&situations, games));
+    report.bars.extend(judged(all, &situations));
     Ok(())
+}
+
+/// Without a situation nothing was measured, whatever the figures say.
+fn judged(bars: Vec<Bar>, situations: &[Situation]) -> Vec<Bar> {
+    let why = format!("no situation has windows that differ {SPREAD_LEAST} times");
+    let judged = |bar: Bar| match situations.is_empty() {
+        true => bar.not_measured(&*why),
+        false => bar,
+    };
+    bars.into_iter().map(judged).collect()
 }
 
 /// Games of a strategy in each situation.
@@ -166,7 +177,8 @@ fn table(curves: &[(Strategy, Vec<Curve>)]) -> Table {
             Cell::Number(all.share(25..50), 1),
             Cell::Number(all.share(JUDGED), 1),
             Cell::Number(all.share(100..STEPS), 1),
-            Cell::Number(least(curves), 1),
+            Cell::maybe(Some(least(curves)).filter(|it| it.is_finite()), 1),
+            Cell::Count(enough(curves) as u64),
             Cell::Number(all.right(JUDGED), 1),
             Cell::Number(all.right(100..STEPS), 1),
             Cell::Number(all.regret(100), 2),
@@ -183,6 +195,7 @@ fn table(curves: &[(Strategy, Vec<Curve>)]) -> Table {
             ("share_100", "51-100"),
             ("share_300", "101-300"),
             ("share_100_least", "least 51-100"),
+            ("enough_100", "situations with 98 %"),
             ("right_100", "right 51-100"),
             ("right_300", "101-300"),
             ("regret_100", "regret 100"),
@@ -204,10 +217,15 @@ fn least(curves: &[Curve]) -> f64 {
     shares.fold(f64::INFINITY, f64::min)
 }
 
+/// In how many situations enough of the best window is had.
+fn enough(curves: &[Curve]) -> usize {
+    let enough = curves.iter().filter(|it| it.share(JUDGED) >= SHARE_LEAST);
+    enough.count()
+}
+
 /// In how many situations ours has what it has on average, and how much rewards scatter where it has least.
 fn one_by_one(situations: &[Situation], curves: &[(Strategy, Vec<Curve>)]) -> Option<String> {
     let ours = of(curves, Strategy::default());
-    let enough = ours.iter().filter(|it| it.share(JUDGED) >= SHARE_LEAST);
     let both = situations.iter().zip(ours);
     let worst = both.min_by(|a, b| a.1.share(JUDGED).total_cmp(&b.1.share(JUDGED)));
     let (situation, curve) = worst?;
@@ -215,7 +233,7 @@ fn one_by_one(situations: &[Situation], curves: &[(Strategy, Vec<Curve>)]) -> Op
         "Ours has {SHARE_LEAST} % of the best window in {} of {} situations in steps 51 to 100, and {:.1} % in the one where it has \
          least: there periods with the best window differ by {:.0} % (standard deviation), and the best window gives {:.2} times what the \
          worst does.",
-        enough.count(),
+        enough(ours),
         ours.len(),
         curve.share(JUDGED),
         100.0 * situation.scatter(),
@@ -318,10 +336,56 @@ fn drift(situations: &[Situation], games: u64) -> Bar {
             play(&mut bandit, &strategy, then, game + 1000, &mut after);
         }
     }
-    Bar::at_least(
+    let bar = Bar::at_least(
         "ours, after the context has changed: share of the new best window, steps 51 to 100",
         after.share(JUDGED),
         "%",
         SHARE_LEAST,
-    )
+    );
+    match after.games > 0.0 {
+        true => bar,
+        false => bar.not_measured("all situations have the same best window"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows around `best`, the worse the farther from it.
+    fn situation(best: usize) -> Situation {
+        let reward = |arm: usize| 1e8 * (1.0 - 0.12 * arm.abs_diff(best) as f64);
+        Situation {
+            rewards: (0..7).map(|arm| vec![reward(arm)]).collect(),
+        }
+    }
+
+    fn all_bars(situations: &[Situation]) -> Vec<Bar> {
+        let of = |strategy| (strategy, play_all(situations, &strategy, 2));
+        let curves: Vec<(Strategy, Vec<Curve>)> = strategies().into_iter().map(of).collect();
+        let mut all = bars(&curves);
+        all.push(side_by_side(situations, 2));
+        all.push(drift(situations, 2));
+        judged(all, situations)
+    }
+
+    #[test]
+    fn without_a_situation_no_bar_holds_or_breaks() {
+        assert!(all_bars(&[]).iter().all(|bar| bar.holds().is_none()));
+        let measured = all_bars(&[situation(1), situation(5)]);
+        assert!(measured.iter().all(|bar| bar.holds().is_some()));
+        let drift = all_bars(&[situation(1)]).pop().expect("the last one");
+        assert_eq!(drift.holds(), None, "there is no other best window");
+    }
+
+    #[test]
+    fn situations_in_which_enough_is_had_are_counted() {
+        let curves = play_all(&[situation(1), situation(5)], &Strategy::default(), 2);
+        assert_eq!(enough(&curves), 2);
+        let worst = Curve {
+            games: 1.0,
+            ..Curve::new(STEPS)
+        };
+        assert_eq!(enough(&[worst]), 0);
+    }
 }
