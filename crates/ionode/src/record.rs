@@ -366,7 +366,10 @@ mod tests {
     #[test]
     fn a_trace_that_ended_early_is_not_being_recorded_and_keeps_no_other_back() {
         let directory = tempfile::tempdir().unwrap();
-        let (ended, next) = (directory.path().join("ended"), directory.path().join("next"));
+        let (ended, next) = (
+            directory.path().join("ended"),
+            directory.path().join("next"),
+        );
         let (send, receive) = sync_channel(1);
         drop(receive);
         let recording = Recording::default();

@@ -212,7 +212,7 @@ fn any_scenario() -> impl Strategy<Value = (String, u32)> {
         (0_u32..4, 1_u32..5, 1_u32..4, 1_u32..4),
         (policies(), policies()),
         prop::sample::select(vec!["0", "3000", "8KiB"]),
-        (any::<u64>(), any::<bool>(), 0_u32..30),
+        (any::<u64>(), any::<bool>(), 0_u32..30, any::<[bool; 3]>()),
         prop::sample::select(vec!["none", "agios", "presagio"]),
     );
     let app = (
@@ -230,7 +230,11 @@ fn any_scenario() -> impl Strategy<Value = (String, u32)> {
     );
     (cluster, prop::collection::vec(app, 1..4)).prop_map(|(cluster, apps)| {
         let ((nodes, servers, workers, dispatchers), (above, below), transmission, rest, cpu) = cluster;
-        let (seed, guard, crowding) = rest;
+        let (seed, guard, crowding, [closed, own, foreseen]) = rest;
+        // Only one thread that takes messages in can be held up.
+        let (intake, handlers) = if closed { ("closed", 1) } else { ("open", 1 + seed % 16) };
+        let clock = if own { "own" } else { "shared" };
+        let foresight = if foreseen { "repetitions = 2, wait_max = \"500us\"" } else { "repetitions = 0" };
         // Clients talk to nodes, or to servers through relays or not; each machine has few messages under way, or any number.
         let (relays, slots) = if nodes == 0 { (seed % 3, seed / 3 % 5) } else { (0, seed % 5) };
         let mut text = format!(
@@ -240,14 +244,17 @@ fn any_scenario() -> impl Strategy<Value = (String, u32)> {
             network = {{ transmission = \"{transmission}\" }}
             clients = {{ slots = {slots} }}
             relays = {{ count = {relays} }}
+            foresight = {{ {foresight} }}
             [ionodes]
             count = {nodes}
             dispatchers = {dispatchers}
-            scheduler = {{ policy = \"{above}\", cpu = \"{cpu}\", guard = {guard}, window = \"0.5ms\", sw_window = \"2ms\" }}
+            scheduler = {{ policy = \"{above}\", cpu = \"{cpu}\", guard = {guard}, window = \"0.5ms\", clock = \"{clock}\", sw_window = \"2ms\" }}
             [servers]
             count = {servers}
             workers = {workers}
             stripe = \"16KiB\"
+            intake = \"{intake}\"
+            handlers = {handlers}
             crowding = \"{crowding}us\"
             scheduler = {{ policy = \"{below}\", cpu = \"{cpu}\", guard = {guard} }}
             ",
