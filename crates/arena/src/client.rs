@@ -5,7 +5,8 @@
 
 use crate::layout::{
     FILL_FILES, FILL_PROCESSES, FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX,
-    RECORD_LEN, Region, USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
+    PROCESS_PROBES, RECORD_LEN, Region, USED_BEFORE, VERSION, file, header, is_far, is_free,
+    process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
@@ -20,9 +21,6 @@ const WAIT_STEPS: u32 = 20_000;
 
 /// Entries of files that a claim looks at, each of which no other thread looks at meanwhile, before it looks at all.
 const FILE_PROBES: u32 = 64;
-
-/// Process entries that a claim looks at before it looks at all.
-const PROCESS_PROBES: u32 = 64;
 
 /// Why there is no arena to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,11 +282,15 @@ impl Client {
     }
 
     /// The entry of whoever had this number before, who is us before an exec, or dead; or a free one. And how often
-    /// it was taken over. A few entries are looked at, from a place that follows from our number; all of them where those are in use.
+    /// it was taken over. A few entries are looked at, from a place that follows from our number; all of them for a free one where
+    /// those are in use, and for our own only if somebody has one so far away.
     fn claim_process(&self) -> Option<(u32, u64)> {
         let mine = u64::from(self.pid);
         let processes = self.geometry.processes;
-        let from = |probes: u32| (0..probes).map(|i| self.pid.wrapping_add(i) % processes);
+        let from = |probes: u32| {
+            let place = self.pid % processes;
+            (0..probes).map(move |i| (place + i) % processes)
+        };
         let claim = |index: u32, is_wanted: &dyn Fn(u64) -> bool| {
             let owner = self.region.word(self.geometry.process_owner(index));
             let old = owner.load(Relaxed);
@@ -300,13 +302,23 @@ impl Client {
             let taken = is_wanted(old) && owner.compare_exchange(old, new, AcqRel, Relaxed).is_ok();
             taken.then_some((index, image, old))
         };
-        let within = |probes: u32| {
-            from(probes)
-                .find_map(|index| claim(index, &|old| old >> 32 == mine))
-                .or_else(|| from(probes).find_map(|index| claim(index, &is_free)))
-        };
-        let near = within(PROCESS_PROBES.min(processes));
-        let (index, image, old) = near.or_else(|| within(processes))?;
+        let own = |probes| from(probes).find_map(|i| claim(i, &|old| old >> 32 == mine));
+        let free = |probes| from(probes).find_map(|i| claim(i, &is_free));
+        let near = PROCESS_PROBES.min(processes);
+        let far = self.region.half(header::FAR_PROCESSES);
+        let is_any_far = far.load(Relaxed) != 0;
+        let (index, image, old) = own(near)
+            .or_else(|| is_any_far.then(|| own(processes)).flatten())
+            .or_else(|| free(near))
+            .or_else(|| {
+                // Before it is so: who is killed meanwhile leaves a look too many to others, and none too few.
+                far.fetch_add(1, Relaxed);
+                let found = free(processes);
+                if found.is_none_or(|(index, ..)| !is_far(self.pid, index, processes)) {
+                    far.fetch_sub(1, Relaxed);
+                }
+                found
+            })?;
         let is_there = matches!(old & 0xff, process::LIVE | process::EXITING | USED_BEFORE);
         if !is_there && !self.fill_processes(index) {
             let owner = self.region.word(self.geometry.process_owner(index));

@@ -6,7 +6,7 @@
 use crate::filter::PathFilter;
 use crate::layout::{
     FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_LEN, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region,
-    USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
+    USED_BEFORE, VERSION, file, header, is_far, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, Message, Payload, Record};
@@ -646,6 +646,10 @@ impl Arena {
         let entry = self.process(index);
         let free = entry.as_ref().map_or(0, |_| USED_BEFORE);
         let freed = owner.compare_exchange(now, free, AcqRel, Relaxed).is_ok();
+        if freed && is_far(pid, index, self.geometry.processes) {
+            let far = self.region.half(header::FAR_PROCESSES);
+            let _ = far.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+        }
         if let (true, Some(entry)) = (freed, entry) {
             gone(&entry);
         }
