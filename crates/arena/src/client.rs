@@ -431,15 +431,24 @@ impl Client {
     }
 
     /// Where many in a row are in use, as by a program that keeps its files open, any other will do. The next claim begins
-    /// behind it.
+    /// behind it. Where there is none, nobody looks again until one was freed.
     #[cold]
     fn claim_far(&self, claim: impl Fn(u32) -> Option<(u32, u64)>) -> Option<(u32, u64)> {
+        let full = self.region.half(header::FILES_FULL);
+        // Asked before the look: what is freed meanwhile is looked for by the next.
+        let freed = self.region.half(header::FILES_FREED).load(Acquire);
+        if full.load(Relaxed) == freed.wrapping_add(1) {
+            return None;
+        }
         let cursor = self.region.half(header::FILE_CURSOR);
         let files = self.geometry.files;
         let from = cursor.load(Relaxed) % files;
-        let found = (from..files).chain(0..from).find_map(claim)?;
-        cursor.store(found.0 + 1, Relaxed);
-        Some(found)
+        let found = (from..files).chain(0..from).find_map(claim);
+        match found {
+            Some((index, _)) => cursor.store(index + 1, Relaxed),
+            None => full.store(freed.wrapping_add(1), Relaxed),
+        }
+        found
     }
 
     /// Whether a file's entry is there to be written to. Entries are used one after the other, so the next ones are
@@ -481,7 +490,10 @@ impl Client {
         if slot.index < self.geometry.files {
             let live = u64::from(self.pid) << 32 | file::LIVE;
             let owner = self.region.word(self.geometry.file_owner(slot.index));
-            let _ = owner.compare_exchange(live, USED_BEFORE, Release, Relaxed);
+            let freed = owner.compare_exchange(live, USED_BEFORE, Release, Relaxed);
+            if freed.is_ok() {
+                self.region.half(header::FILES_FREED).fetch_add(1, Release);
+            }
         }
     }
 
@@ -891,4 +903,58 @@ fn claim_slot(client: &Client) -> Option<(u32, u64)> {
                 .clone()
                 .find_map(|index| claim(index, &|old| old == 0))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arena, ArenaOptions};
+    use std::cell::Cell;
+    use std::ffi::CString;
+
+    #[test]
+    fn where_all_entries_are_in_use_nobody_looks_through_them_again_until_one_is_freed() {
+        const FILES: u32 = 256;
+        let options = ArenaOptions {
+            slots: 2,
+            files: FILES,
+            ..ArenaOptions::default()
+        };
+        let mut arena = Arena::create(&options).unwrap();
+        let address = CString::new(arena.address()).unwrap();
+        let client = Client::attach(&address, [&b"program"[..]].into_iter()).unwrap();
+        let found = Found {
+            descriptor: 3,
+            device: 1,
+            inode: 2,
+            size: 0,
+            flags: 0,
+            inherited: false,
+            path: b"/data",
+        };
+        let open = || client.open_file(&found);
+        let slots: Vec<FileSlot> = (0..FILES).map_while(|_| open()).collect();
+        assert_eq!(slots.len(), FILES as usize);
+        let looked = Cell::new(0);
+        let looks = || {
+            looked.set(0);
+            client.claim_far(|_| {
+                looked.set(looked.get() + 1);
+                None
+            });
+            looked.get()
+        };
+        assert_eq!(open(), None);
+        assert_eq!((looks(), looks()), (0, 0), "none was freed");
+        client.undo_file(slots[7]);
+        assert_eq!((looks(), looks()), (FILES, 0), "given back");
+        // The manager frees it when it has read all twice.
+        client.close_file(slots[200]);
+        arena.sweep(|_| ());
+        for _ in 0..2 {
+            arena.drain(|_, _| ());
+        }
+        let again = [(); 3].map(|()| open().is_some());
+        assert_eq!(again, [true, true, false]);
+    }
 }

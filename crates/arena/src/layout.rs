@@ -10,6 +10,8 @@
 //!                 of a common PID namespace 8
 //!            192  where to look for a free file 4                  added to by programs
 //!                 files whose pages are there 4                    raised by programs
+//!                 entries of files that were freed 4               added to by both sides
+//!                 how many that were when none was free, plus 1 4  written by programs
 //!                 processes whose entry is far from its place 4    added to by programs, taken from by the manager
 //!           4096  the filter's text
 //! owners    8192  8 bytes for each slot: released 1 bit | serial 19 | pid 22 | tid 22; 0 is free
@@ -72,6 +74,8 @@ pub(crate) mod header {
     pub const ELSEWHERE: usize = 152;
     pub const FILE_CURSOR: usize = 192;
     pub const FILES_THERE: usize = 196;
+    pub const FILES_FREED: usize = 200;
+    pub const FILES_FULL: usize = 204;
     pub const FAR_PROCESSES: usize = 208;
     pub const TEXT: usize = 4096;
     pub const TEXT_MAX: usize = 4096;

@@ -624,16 +624,19 @@ impl Arena {
             return;
         }
         let at = self.geometry.file(index);
-        if !self.is_there(at) {
-            let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
-            return;
+        let is_there = self.is_there(at);
+        if is_there {
+            let generation = self.region.half(at + file::GENERATION);
+            if generation.load(Relaxed) != listed {
+                return;
+            }
+            generation.store(listed.wrapping_add(1), Release);
         }
-        let generation = self.region.half(at + file::GENERATION);
-        if generation.load(Relaxed) != listed {
-            return;
+        let free = if is_there { USED_BEFORE } else { 0 };
+        if owner.compare_exchange(now, free, AcqRel, Relaxed).is_ok() {
+            // Who found none looks again.
+            self.region.half(header::FILES_FREED).fetch_add(1, Release);
         }
-        generation.store(listed.wrapping_add(1), Release);
-        let _ = owner.compare_exchange(now, USED_BEFORE, AcqRel, Relaxed);
     }
 
     fn sweep_process(&self, index: u32, living: &mut Living, gone: &mut impl FnMut(&ProcessEntry)) {
