@@ -116,7 +116,10 @@ impl Manager {
             Hint::Mode {
                 file, open, mode, ..
             } => return self.leave_note(file, open, mode),
-            Hint::OpenAhead { path } => Work::OpenAhead(path),
+            Hint::OpenAhead { path } => {
+                let device = self.files.device_beside(&path);
+                Work::OpenAhead { path, device }
+            }
             Hint::Load {
                 file,
                 range,
