@@ -33,9 +33,10 @@ pub(super) struct Open {
     /// Where it can be found to be opened again.
     pub pid: u32,
     pub descriptor: i32,
-    /// Whether the strategy was to be told, and was.
-    pub tried: bool,
+    /// Whether the strategy was told.
     pub told: bool,
+    /// Looks at its device that were begun by way of it.
+    pub looks: u8,
     pub writes: bool,
 }
 
@@ -124,8 +125,8 @@ impl Files {
             process,
             pid: entry.pid,
             descriptor: entry.descriptor,
-            tried: false,
             told: false,
+            looks: 0,
             writes: entry.flags & libc::O_ACCMODE != libc::O_RDONLY,
         });
         self.next_open += 1;
@@ -245,13 +246,10 @@ impl Files {
         Some((number, open))
     }
 
-    /// The mind was not told of an open file after all.
-    pub fn untell(&mut self, number: FileNumber, open: &Open) {
-        let opens = self.files.get_mut(&number).map(|file| &mut file.opens);
-        let mut opens = opens.into_iter().flatten();
-        if let Some(open) = opens.find(|o| o.number == open.number) {
-            open.told = false;
-        }
+    /// An open file that is open still.
+    pub fn open_mut(&mut self, number: FileNumber, open: OpenNumber) -> Option<&mut Open> {
+        let file = self.files.get_mut(&number)?;
+        file.opens.iter_mut().find(|o| o.number == open)
     }
 
     /// What a process that is gone had open.
