@@ -140,6 +140,10 @@ impl Manager {
                 Work::Release(file, range, at)
             }
         };
+        if self.is_over {
+            // It would be loaded for nobody.
+            return;
+        }
         let refused = self.workers.as_mut().and_then(|w| w.submit(work).err());
         if let Some(Some(done)) = refused {
             self.loaded(&done);

@@ -494,6 +494,39 @@ fn what_found_no_place_among_what_is_held_back_is_told_of_afterwards() {
     assert_eq!((book.opened.len(), book.accessed), (1, 1));
 }
 
+/// A run that is over as soon as somebody asks.
+struct Over;
+
+impl Host for Over {
+    fn is_over(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn when_the_run_is_over_what_is_planned_is_counted_and_not_done() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    scribe.book().says = vec![
+        Hint::OpenAhead {
+            path: "/nowhere".into(),
+        },
+        Hint::Load {
+            file: FileNumber(0),
+            range: Range::at(0, 10),
+            reason: Reason::Exact,
+        },
+    ];
+    let summary = manager.work(&Over);
+    assert!(scribe.book().says.is_empty(), "it was asked");
+    let [(Reason::Exact, loads)] = summary.loads[..] else {
+        panic!("{:?}", summary.loads);
+    };
+    assert_eq!((loads.hints, loads.asked), (1, 10));
+    let workers = manager.workers.as_ref().unwrap();
+    assert_eq!(workers.threads(), 0, "nobody had anything to do");
+}
+
 #[test]
 fn memory_that_gets_short_later_is_noticed() {
     let scribe = Scribe::default();
