@@ -5,7 +5,8 @@
 
 use crate::layout::{
     FILL_FILES, FILL_PROCESSES, FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX,
-    RECORD_LEN, Region, USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
+    PROCESS_PROBES, RECORD_LEN, Region, USED_BEFORE, VERSION, file, header, is_far, is_free,
+    process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, PAYLOAD_MAX, Record};
@@ -20,9 +21,6 @@ const WAIT_STEPS: u32 = 20_000;
 
 /// Entries of files that a claim looks at, each of which no other thread looks at meanwhile, before it looks at all.
 const FILE_PROBES: u32 = 64;
-
-/// Process entries that a claim looks at before it looks at all.
-const PROCESS_PROBES: u32 = 64;
 
 /// Why there is no arena to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,11 +282,15 @@ impl Client {
     }
 
     /// The entry of whoever had this number before, who is us before an exec, or dead; or a free one. And how often
-    /// it was taken over. A few entries are looked at, from a place that follows from our number; all of them where those are in use.
+    /// it was taken over. A few entries are looked at, from a place that follows from our number; all of them for a free one where
+    /// those are in use, and for our own only if somebody has one so far away.
     fn claim_process(&self) -> Option<(u32, u64)> {
         let mine = u64::from(self.pid);
         let processes = self.geometry.processes;
-        let from = |probes: u32| (0..probes).map(|i| self.pid.wrapping_add(i) % processes);
+        let from = |probes: u32| {
+            let place = self.pid % processes;
+            (0..probes).map(move |i| (place + i) % processes)
+        };
         let claim = |index: u32, is_wanted: &dyn Fn(u64) -> bool| {
             let owner = self.region.word(self.geometry.process_owner(index));
             let old = owner.load(Relaxed);
@@ -300,13 +302,23 @@ impl Client {
             let taken = is_wanted(old) && owner.compare_exchange(old, new, AcqRel, Relaxed).is_ok();
             taken.then_some((index, image, old))
         };
-        let within = |probes: u32| {
-            from(probes)
-                .find_map(|index| claim(index, &|old| old >> 32 == mine))
-                .or_else(|| from(probes).find_map(|index| claim(index, &is_free)))
-        };
-        let near = within(PROCESS_PROBES.min(processes));
-        let (index, image, old) = near.or_else(|| within(processes))?;
+        let own = |probes| from(probes).find_map(|i| claim(i, &|old| old >> 32 == mine));
+        let free = |probes| from(probes).find_map(|i| claim(i, &is_free));
+        let near = PROCESS_PROBES.min(processes);
+        let far = self.region.half(header::FAR_PROCESSES);
+        let is_any_far = far.load(Relaxed) != 0;
+        let (index, image, old) = own(near)
+            .or_else(|| is_any_far.then(|| own(processes)).flatten())
+            .or_else(|| free(near))
+            .or_else(|| {
+                // Before it is so: who is killed meanwhile leaves a look too many to others, and none too few.
+                far.fetch_add(1, Relaxed);
+                let found = free(processes);
+                if found.is_none_or(|(index, ..)| !is_far(self.pid, index, processes)) {
+                    far.fetch_sub(1, Relaxed);
+                }
+                found
+            })?;
         let is_there = matches!(old & 0xff, process::LIVE | process::EXITING | USED_BEFORE);
         if !is_there && !self.fill_processes(index) {
             let owner = self.region.word(self.geometry.process_owner(index));
@@ -419,15 +431,24 @@ impl Client {
     }
 
     /// Where many in a row are in use, as by a program that keeps its files open, any other will do. The next claim begins
-    /// behind it.
+    /// behind it. Where there is none, nobody looks again until one was freed.
     #[cold]
     fn claim_far(&self, claim: impl Fn(u32) -> Option<(u32, u64)>) -> Option<(u32, u64)> {
+        let full = self.region.half(header::FILES_FULL);
+        // Asked before the look: what is freed meanwhile is looked for by the next.
+        let freed = self.region.half(header::FILES_FREED).load(Acquire);
+        if full.load(Relaxed) == freed.wrapping_add(1) {
+            return None;
+        }
         let cursor = self.region.half(header::FILE_CURSOR);
         let files = self.geometry.files;
         let from = cursor.load(Relaxed) % files;
-        let found = (from..files).chain(0..from).find_map(claim)?;
-        cursor.store(found.0 + 1, Relaxed);
-        Some(found)
+        let found = (from..files).chain(0..from).find_map(claim);
+        match found {
+            Some((index, _)) => cursor.store(index + 1, Relaxed),
+            None => full.store(freed.wrapping_add(1), Relaxed),
+        }
+        found
     }
 
     /// Whether a file's entry is there to be written to. Entries are used one after the other, so the next ones are
@@ -469,7 +490,10 @@ impl Client {
         if slot.index < self.geometry.files {
             let live = u64::from(self.pid) << 32 | file::LIVE;
             let owner = self.region.word(self.geometry.file_owner(slot.index));
-            let _ = owner.compare_exchange(live, USED_BEFORE, Release, Relaxed);
+            let freed = owner.compare_exchange(live, USED_BEFORE, Release, Relaxed);
+            if freed.is_ok() {
+                self.region.half(header::FILES_FREED).fetch_add(1, Release);
+            }
         }
     }
 
@@ -879,4 +903,58 @@ fn claim_slot(client: &Client) -> Option<(u32, u64)> {
                 .clone()
                 .find_map(|index| claim(index, &|old| old == 0))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arena, ArenaOptions};
+    use std::cell::Cell;
+    use std::ffi::CString;
+
+    #[test]
+    fn where_all_entries_are_in_use_nobody_looks_through_them_again_until_one_is_freed() {
+        const FILES: u32 = 256;
+        let options = ArenaOptions {
+            slots: 2,
+            files: FILES,
+            ..ArenaOptions::default()
+        };
+        let mut arena = Arena::create(&options).unwrap();
+        let address = CString::new(arena.address()).unwrap();
+        let client = Client::attach(&address, [&b"program"[..]].into_iter()).unwrap();
+        let found = Found {
+            descriptor: 3,
+            device: 1,
+            inode: 2,
+            size: 0,
+            flags: 0,
+            inherited: false,
+            path: b"/data",
+        };
+        let open = || client.open_file(&found);
+        let slots: Vec<FileSlot> = (0..FILES).map_while(|_| open()).collect();
+        assert_eq!(slots.len(), FILES as usize);
+        let looked = Cell::new(0);
+        let looks = || {
+            looked.set(0);
+            client.claim_far(|_| {
+                looked.set(looked.get() + 1);
+                None
+            });
+            looked.get()
+        };
+        assert_eq!(open(), None);
+        assert_eq!((looks(), looks()), (0, 0), "none was freed");
+        client.undo_file(slots[7]);
+        assert_eq!((looks(), looks()), (FILES, 0), "given back");
+        // The manager frees it when it has read all twice.
+        client.close_file(slots[200]);
+        arena.sweep(|_| ());
+        for _ in 0..2 {
+            arena.drain(|_, _| ());
+        }
+        let again = [(); 3].map(|()| open().is_some());
+        assert_eq!(again, [true, true, false]);
+    }
 }

@@ -10,6 +10,9 @@
 //!                 of a common PID namespace 8
 //!            192  where to look for a free file 4                  added to by programs
 //!                 files whose pages are there 4                    raised by programs
+//!                 entries of files that were freed 4               added to by both sides
+//!                 how many that were when none was free, plus 1 4  written by programs
+//!                 processes whose entry is far from its place 4    added to by programs, taken from by the manager
 //!           4096  the filter's text
 //! owners    8192  8 bytes for each slot: released 1 bit | serial 19 | pid 22 | tid 22; 0 is free
 //!                 8 bytes for each process: pid << 32 | image << 8 | state
@@ -48,7 +51,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The first eight bytes of an arena.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PRESAGIO");
 /// The version of this layout.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 
 pub(crate) mod header {
     pub const MAGIC: usize = 0;
@@ -71,6 +74,9 @@ pub(crate) mod header {
     pub const ELSEWHERE: usize = 152;
     pub const FILE_CURSOR: usize = 192;
     pub const FILES_THERE: usize = 196;
+    pub const FILES_FREED: usize = 200;
+    pub const FILES_FULL: usize = 204;
+    pub const FAR_PROCESSES: usize = 208;
     pub const TEXT: usize = 4096;
     pub const TEXT_MAX: usize = 4096;
     pub const END: usize = 8192;
@@ -116,6 +122,16 @@ pub(crate) const USED_BEFORE: u64 = 4;
 /// Whether an entry of this owner is free.
 pub(crate) fn is_free(owner: u64) -> bool {
     owner == 0 || owner == USED_BEFORE
+}
+
+/// Process entries that are near the place that follows from a process's number: a claim looks at those first.
+pub(crate) const PROCESS_PROBES: u32 = 64;
+
+/// Whether an entry is not near a process's place.
+pub(crate) fn is_far(pid: u32, index: u32, processes: u32) -> bool {
+    let place = pid % processes;
+    let distance = (index + processes - place) % processes;
+    distance >= PROCESS_PROBES
 }
 
 /// The longest path that a file's entry holds; longer ones are cut.

@@ -6,13 +6,14 @@
 use crate::filter::PathFilter;
 use crate::layout::{
     FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_LEN, PAGE_RECORDS, PATH_MAX, RECORD_LEN, Region,
-    USED_BEFORE, VERSION, file, header, is_free, process, slot, state,
+    USED_BEFORE, VERSION, file, header, is_far, is_free, process, slot, state,
 };
 use crate::note::Note;
 use crate::record::{Kind, Message, Payload, Record};
 use crate::ticks::{self, Scale};
 use crate::{Counter, sys};
 use presagio_core::Action;
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -271,8 +272,9 @@ impl Arena {
     /// for nevertheless, until the next drain: an entry is freed only when every ring was read once more after its
     /// file was closed, and whoever read them had the time to ask.
     pub fn drain(&mut self, mut each: impl FnMut(&Origin, Message<'_>)) -> usize {
+        let mut living = Living::default();
         for (index, generation) in std::mem::take(&mut self.freeable) {
-            self.free_file(index, generation);
+            self.free_file(index, generation, &mut living);
         }
         self.freeable = std::mem::take(&mut self.closed);
         self.mind_time();
@@ -566,12 +568,13 @@ impl Arena {
     /// Gives back what dead threads, dead processes and closed files had, and tells which processes are gone. To be
     /// called now and then, after a [`drain`](Arena::drain): what was not drained keeps its slot.
     pub fn sweep(&mut self, mut gone: impl FnMut(&ProcessEntry)) {
+        let mut living = Living::default();
         for index in 0..self.geometry.slots {
             self.sweep_slot(index);
         }
-        self.sweep_files();
+        self.sweep_files(&mut living);
         for index in 0..self.geometry.processes {
-            self.sweep_process(index, &mut gone);
+            self.sweep_process(index, &mut living, &mut gone);
         }
     }
 
@@ -595,10 +598,10 @@ impl Arena {
 
     /// Entries of dead processes, and closed ones whose record was lost. They go later, since a ring may still speak of
     /// them.
-    fn sweep_files(&mut self) {
+    fn sweep_files(&mut self, living: &mut Living) {
         for index in 0..self.geometry.files {
             let owner = self.region.word(self.geometry.file_owner(index));
-            if is_over(owner.load(Acquire)) {
+            if is_over(owner.load(Acquire), living) {
                 self.closed.push((index, self.generation(index)));
             }
         }
@@ -614,35 +617,42 @@ impl Arena {
     }
 
     /// Frees a file's entry if it is closed or its process dead. Whoever claimed it meanwhile keeps it.
-    fn free_file(&self, index: u32, listed: u32) {
+    fn free_file(&self, index: u32, listed: u32, living: &mut Living) {
         let owner = self.region.word(self.geometry.file_owner(index));
         let now = owner.load(Acquire);
-        if !is_over(now) {
+        if !is_over(now, living) {
             return;
         }
         let at = self.geometry.file(index);
-        if !self.is_there(at) {
-            let _ = owner.compare_exchange(now, 0, AcqRel, Relaxed);
-            return;
+        let is_there = self.is_there(at);
+        if is_there {
+            let generation = self.region.half(at + file::GENERATION);
+            if generation.load(Relaxed) != listed {
+                return;
+            }
+            generation.store(listed.wrapping_add(1), Release);
         }
-        let generation = self.region.half(at + file::GENERATION);
-        if generation.load(Relaxed) != listed {
-            return;
+        let free = if is_there { USED_BEFORE } else { 0 };
+        if owner.compare_exchange(now, free, AcqRel, Relaxed).is_ok() {
+            // Who found none looks again.
+            self.region.half(header::FILES_FREED).fetch_add(1, Release);
         }
-        generation.store(listed.wrapping_add(1), Release);
-        let _ = owner.compare_exchange(now, USED_BEFORE, AcqRel, Relaxed);
     }
 
-    fn sweep_process(&self, index: u32, gone: &mut impl FnMut(&ProcessEntry)) {
+    fn sweep_process(&self, index: u32, living: &mut Living, gone: &mut impl FnMut(&ProcessEntry)) {
         let owner = self.region.word(self.geometry.process_owner(index));
         let now = owner.load(Acquire);
         let pid = (now >> 32) as u32;
-        if is_free(now) || sys::thread_lives(pid, pid) || self.has_slot(pid) {
+        if is_free(now) || living.has(pid) || self.has_slot(pid) {
             return;
         }
         let entry = self.process(index);
         let free = entry.as_ref().map_or(0, |_| USED_BEFORE);
         let freed = owner.compare_exchange(now, free, AcqRel, Relaxed).is_ok();
+        if freed && is_far(pid, index, self.geometry.processes) {
+            let far = self.region.half(header::FAR_PROCESSES);
+            let _ = far.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+        }
         if let (true, Some(entry)) = (freed, entry) {
             gone(&entry);
         }
@@ -721,10 +731,25 @@ impl Waker {
     }
 }
 
+/// Processes that were found alive while entries are looked through: each is asked for once, however many entries it has. Of
+/// those that were found dead nothing is kept, since another one may have come with the same number meanwhile.
+#[derive(Debug, Default)]
+struct Living(BTreeSet<u32>);
+
+impl Living {
+    fn has(&mut self, pid: u32) -> bool {
+        self.asks(pid, |pid| sys::thread_lives(pid, pid))
+    }
+
+    fn asks(&mut self, pid: u32, lives: impl FnOnce(u32) -> bool) -> bool {
+        self.0.contains(&pid) || lives(pid) && self.0.insert(pid)
+    }
+}
+
 /// Whether a file's entry is closed, or that of a dead process.
-fn is_over(owner: u64) -> bool {
+fn is_over(owner: u64, living: &mut Living) -> bool {
     let pid = (owner >> 32) as u32;
-    owner & 0xff == file::CLOSED || !is_free(owner) && !sys::thread_lives(pid, pid)
+    owner & 0xff == file::CLOSED || !is_free(owner) && !living.has(pid)
 }
 
 fn origin(begin: &Record) -> Origin {
@@ -786,4 +811,22 @@ fn wait_while(word: *mut u32, value: u32, timeout: Duration) {
     ];
     // SAFETY: the word is in the arena, the time on our stack.
     unsafe { sys::call(libc::SYS_futex, args) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_lives_is_asked_for_once_and_a_dead_one_each_time() {
+        let (mut living, mut asked) = (Living::default(), Vec::new());
+        for pid in [1, 2, 1, 1, 2] {
+            let lives = living.asks(pid, |pid| {
+                asked.push(pid);
+                pid == 1
+            });
+            assert_eq!(lives, pid == 1);
+        }
+        assert_eq!(asked, [1, 2, 2]);
+    }
 }

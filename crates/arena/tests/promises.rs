@@ -457,6 +457,40 @@ fn processes_that_live_hide_no_free_entries() {
 }
 
 #[test]
+fn a_process_far_from_its_place_is_found_again_after_an_exec_though_others_have_left() {
+    const PLACES: u32 = 128;
+    let mut arena = Arena::create(&ArenaOptions {
+        processes: PLACES,
+        ..small()
+    })
+    .unwrap();
+    let memory = std::fs::File::options()
+        .write(true)
+        .open(arena.address())
+        .unwrap();
+    let place = |far: u32| std::process::id().wrapping_add(far) % PLACES;
+    let own = |far: u32, word: u64| {
+        let owner = 8192 + 8 * (small().slots + place(far));
+        memory
+            .write_all_at(&word.to_le_bytes(), owner.into())
+            .unwrap();
+    };
+    // Those near it are of a process that lives.
+    (0..64).for_each(|far| own(far, 1u64 << 32 | 2));
+    let pid = attach(&arena.address()).pid();
+    let entry = arena.process(place(64)).expect("the first that is free");
+    assert_eq!((entry.pid, entry.image), (pid, 0));
+    // They leave, and it becomes another program.
+    (0..64).for_each(|far| own(far, 0));
+    attach(&arena.address());
+    let images = |arena: &Arena| arena.processes().map(|p| p.image).collect::<Vec<_>>();
+    assert_eq!(images(&arena), [1]);
+    arena.sweep(|_| ());
+    attach(&arena.address());
+    assert_eq!(images(&arena), [2], "it lives on");
+}
+
+#[test]
 fn a_path_that_is_too_long_is_cut_and_says_so() {
     let arena = Arena::create(&small()).unwrap();
     let client = attach(&arena.address());

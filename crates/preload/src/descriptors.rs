@@ -362,6 +362,20 @@ impl Descriptor {
         self.state.store(IGNORED, Release);
     }
 
+    /// There is no entry for it, and it is ignored; unless another thread of this process had the last one: then it is followed.
+    fn ignore_unless_followed(&self) -> bool {
+        self.state.store(IGNORED, Release);
+        // Changed like this it comes before or after the other's change, and who is the second has the last word about the state.
+        let entry = self.entry.fetch_or(0, AcqRel);
+        let is_followed = Descriptor::is_of(entry, life::incarnation());
+        if is_followed {
+            self.state.store(FOLLOWED, Release);
+        } else {
+            self.stream.store(std::ptr::null_mut(), Relaxed);
+        }
+        is_followed
+    }
+
     /// Makes an entry for the file, if its path is one to follow. Without a path the kernel is asked for it.
     fn follow(
         &'static self,
@@ -401,8 +415,7 @@ impl Descriptor {
             None
         };
         let Some(slot) = slot else {
-            self.ignore();
-            return None;
+            return self.ignore_unless_followed().then_some(self);
         };
         if !self.fill(slot, flags) {
             client.undo_file(slot);
@@ -424,10 +437,9 @@ impl Descriptor {
         let notes = life::client().map_or(0, Client::notes);
         self.notes.store(notes.wrapping_sub(1), Relaxed);
         self.started.store(life::started(), Relaxed);
-        let (incarnation, mask) = (life::incarnation(), INCARNATIONS << INDEX_BITS);
+        let incarnation = life::incarnation();
         let word = Descriptor::word(slot, incarnation);
-        let is_ours = |entry: u64| entry != 0 && (entry ^ word) & mask == 0;
-        let keep = |entry: u64| (!is_ours(entry)).then_some(word);
+        let keep = |entry: u64| (!Descriptor::is_of(entry, incarnation)).then_some(word);
         let is_first = self.entry.fetch_update(AcqRel, Acquire, keep).is_ok();
         self.incarnation.store(incarnation, Relaxed);
         self.state.store(FOLLOWED, Release);
@@ -439,6 +451,11 @@ impl Descriptor {
         u64::from(slot.generation) << 32
             | (incarnation & INCARNATIONS) << INDEX_BITS
             | (u64::from(slot.index) + 1) & INDEX
+    }
+
+    /// Whether a word is of an entry, and of this incarnation as far as can be told.
+    fn is_of(word: u64, incarnation: u64) -> bool {
+        word != 0 && (word >> INDEX_BITS ^ incarnation) & INCARNATIONS == 0
     }
 
     /// The file's entry.

@@ -281,6 +281,25 @@ fn a_descriptor_that_two_threads_look_at_has_one_entry() {
 }
 
 #[test]
+fn a_descriptor_that_had_the_last_entry_stays_followed_whoever_else_looked_at_it() {
+    let (bin, dir) = (Dir::new(), Dir::new());
+    let manager = with_room_for(1);
+    let mut command = command(&dir, compile(&bin, "last.c", &[]), &[]);
+    manager.preload(&mut command);
+    succeed(&mut command);
+    let report = manager.finish();
+    let offsets: std::collections::HashSet<u64> = report
+        .of("/a", Action::Read)
+        .map(|seen| seen.operation.offset)
+        .collect();
+    assert!(!offsets.is_empty());
+    // The second read of a round is at an odd place.
+    for first in offsets.iter().filter(|offset| offset.is_multiple_of(2)) {
+        assert!(offsets.contains(&(first + 1)), "round {}", first / 2);
+    }
+}
+
+#[test]
 fn closing_everything_closes_nothing_of_ours() {
     let (_dir, _, report) = run("closeall.c", &[]);
     for name in ["/one1", "/two2", "/tri3", "/for4"] {

@@ -1016,6 +1016,8 @@ fn wait(one: &Value) -> Option<Wait> {
         method: text("method")?,
         with_ns,
         without_ns,
+        with_reads: one["with_reads"].as_u64(),
+        without_reads: one["without_reads"].as_u64(),
         hidden_share: share(without_ns.saturating_sub(with_ns), without_ns),
     };
     (without_ns > 0).then_some(wait)

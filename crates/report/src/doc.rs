@@ -656,6 +656,10 @@ pub struct Wait {
     pub with_ns: u64,
     /// With nothing.
     pub without_ns: u64,
+    /// Reads that the first figure comes from, if the run says so.
+    pub with_reads: Option<u64>,
+    /// And the second.
+    pub without_reads: Option<u64>,
     /// The share of the waiting that it took away.
     pub hidden_share: f64,
 }

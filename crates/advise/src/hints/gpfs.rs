@@ -173,10 +173,27 @@ struct Holder {
     block_size: u64,
     /// What was taken and not released, the oldest first.
     taken: Vec<Piece>,
-    /// How many pieces that may be, as far as is known.
+    /// How many pieces that may be, as far as is known; and how many were taken since that was found out.
     taken_max: usize,
+    taken_since: usize,
     /// How often others asked since this one did.
     waited: u32,
+}
+
+impl Holder {
+    /// Some of a batch of pieces was taken. Where it was not all, there is no room for more. That may have been so for a moment
+    /// only: when all that is held has come since, twice as much is tried.
+    fn learn_room(&mut self, taken: usize, asked: usize) {
+        if taken < asked {
+            (self.taken_max, self.taken_since) = (self.taken.len().max(1), 0);
+            return;
+        }
+        self.taken_since += taken;
+        if self.taken_since >= self.taken_max {
+            let twice = (2 * self.taken_max).max(self.taken.len());
+            (self.taken_max, self.taken_since) = (twice.min(TAKEN_MAX), 0);
+        }
+    }
 }
 
 /// See the module's header.
@@ -230,6 +247,7 @@ impl Gpfs {
             block_size: metadata.blksize().clamp(1, 1 << 30),
             taken: Vec::new(),
             taken_max: TAKEN_MAX,
+            taken_since: 0,
             waited: 0,
         });
         true
@@ -259,9 +277,7 @@ impl Gpfs {
             };
             holder.taken.extend(&batch[..taken]);
             left = &left[taken..];
-            if taken < batch.len() {
-                holder.taken_max = holder.taken.len().max(1);
-            }
+            holder.learn_room(taken, batch.len());
             if taken == 0 && older == 0 {
                 break;
             }
@@ -486,15 +502,19 @@ mod tests {
                 .arg(&source)
                 .status();
             assert!(status.expect("the tests need gcc").success());
-            let gpfs = Gpfs::load(&library).unwrap();
+            let mock = Mock {
+                gpfs: Gpfs::load(&library).unwrap(),
+                _directory: directory,
+            };
+            mock.limit(limit);
+            mock
+        }
+
+        fn limit(&self, limit: i32) {
             // SAFETY: the mock's function has this type.
             unsafe {
-                let symbol = libc::dlsym(gpfs.library.handle, c"mock_limit".as_ptr());
+                let symbol = libc::dlsym(self.gpfs.library.handle, c"mock_limit".as_ptr());
                 std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(symbol)(limit);
-            }
-            Mock {
-                gpfs,
-                _directory: directory,
             }
         }
 
@@ -612,6 +632,28 @@ mod tests {
         let released = log.iter().filter(|line| line.starts_with("release"));
         let in_order = (0..1900).map(|block| format!("release {}+{BLOCK}", block * BLOCK));
         assert!(released.cloned().eq(in_order), "the oldest first");
+    }
+
+    #[test]
+    fn room_that_was_short_for_a_while_is_used_again() {
+        let (mock, target) = (Mock::new(2), cold_file(2000 * BLOCK as usize));
+        let load = |blocks: std::ops::Range<u64>| {
+            for block in blocks {
+                let loaded = mock.load(&target, Range::at(block * BLOCK, BLOCK));
+                assert_eq!(loaded, BLOCK, "block {block}");
+            }
+            let (loads, releases) = mock.counted();
+            loads - releases
+        };
+        assert_eq!(load(0..100), 2);
+        let before = mock.gpfs.counts().done().calls;
+        mock.limit(64);
+        assert_eq!(load(100..1000), 64);
+        assert_eq!(load(1000..2000), 64);
+        let done = mock.gpfs.counts().done();
+        assert_eq!((done.refused, done.bytes_forced), (0, 0));
+        // A call for each that is loaded and for each that is released, and few that find out how much room there is.
+        assert!(done.calls - before < 2 * 1900 + 64, "{}", done.calls);
     }
 
     #[test]

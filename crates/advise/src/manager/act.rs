@@ -116,7 +116,10 @@ impl Manager {
             Hint::Mode {
                 file, open, mode, ..
             } => return self.leave_note(file, open, mode),
-            Hint::OpenAhead { path } => Work::OpenAhead(path),
+            Hint::OpenAhead { path } => {
+                let device = self.files.device_beside(&path);
+                Work::OpenAhead { path, device }
+            }
             Hint::Load {
                 file,
                 range,
@@ -137,6 +140,10 @@ impl Manager {
                 Work::Release(file, range, at)
             }
         };
+        if self.is_over {
+            // It would be loaded for nobody.
+            return;
+        }
         let refused = self.workers.as_mut().and_then(|w| w.submit(work).err());
         if let Some(Some(done)) = refused {
             self.loaded(&done);

@@ -17,6 +17,9 @@ use std::sync::Arc;
 const FILES_MAX: usize = 16_384;
 /// What a small one is.
 const SMALL: u64 = 1 << 20;
+/// Files among which one in the same directory is looked for: the file before is the last one, or one of few processes that take
+/// turns.
+const LATELY: usize = 256;
 
 /// An open file of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +33,10 @@ pub(super) struct Open {
     /// Where it can be found to be opened again.
     pub pid: u32,
     pub descriptor: i32,
-    /// Whether the strategy was to be told, and was.
-    pub tried: bool,
+    /// Whether the strategy was told.
     pub told: bool,
+    /// Looks at its device that were begun by way of it.
+    pub looks: u8,
     pub writes: bool,
 }
 
@@ -121,8 +125,8 @@ impl Files {
             process,
             pid: entry.pid,
             descriptor: entry.descriptor,
-            tried: false,
             told: false,
+            looks: 0,
             writes: entry.flags & libc::O_ACCMODE != libc::O_RDONLY,
         });
         self.next_open += 1;
@@ -189,6 +193,14 @@ impl Files {
         self.known_or_new((key.device, key.inode), path.as_os_str().as_bytes(), size)
     }
 
+    /// The device of another file in the same directory, if one was used lately.
+    pub fn device_beside(&self, path: &Path) -> Option<u64> {
+        let directory = path.parent()?;
+        let mut latest = self.files.values().rev().take(LATELY);
+        let beside = latest.find(|file| file.path().parent() == Some(directory));
+        beside.map(|file| file.key.device)
+    }
+
     pub fn get(&self, number: FileNumber) -> Option<&File> {
         self.files.get(&number)
     }
@@ -234,13 +246,10 @@ impl Files {
         Some((number, open))
     }
 
-    /// The mind was not told of an open file after all.
-    pub fn untell(&mut self, number: FileNumber, open: &Open) {
-        let opens = self.files.get_mut(&number).map(|file| &mut file.opens);
-        let mut opens = opens.into_iter().flatten();
-        if let Some(open) = opens.find(|o| o.number == open.number) {
-            open.told = false;
-        }
+    /// An open file that is open still.
+    pub fn open_mut(&mut self, number: FileNumber, open: OpenNumber) -> Option<&mut Open> {
+        let file = self.files.get_mut(&number)?;
+        file.opens.iter_mut().find(|o| o.number == open)
     }
 
     /// What a process that is gone had open.
@@ -396,6 +405,18 @@ mod tests {
         assert_eq!(files.count_all(), 0);
         let opened = files.find(&operation(0), 0, || Some(entry(5, "/a")));
         assert_eq!((opened, files.count_all()), (ahead, 1));
+    }
+
+    #[test]
+    fn the_device_of_a_file_to_come_is_that_of_one_beside_it() {
+        let mut files = Files::default();
+        let on = |device: u64| FileKey { device, inode: 5 };
+        files.ahead(on(1), Path::new("/a/step_1"), 0);
+        files.ahead(on(2), Path::new("/a/b/step_1"), 0);
+        let beside = |path: &str| files.device_beside(Path::new(path));
+        assert_eq!(beside("/a/step_2"), Some(1));
+        assert_eq!(beside("/a/b/step_2"), Some(2));
+        assert_eq!(beside("/elsewhere/step_2"), None);
     }
 
     #[test]

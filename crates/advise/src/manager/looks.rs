@@ -8,7 +8,7 @@ use super::act::whereabouts;
 use super::files::Open;
 use super::workers::Work;
 use crate::hints::Device;
-use crate::plan::{Access, FileNumber, Holder, Opened};
+use crate::plan::{Access, FileNumber, Holder, OpenNumber, Opened};
 use presagio_core::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Pieces of news that are held back for one device. What comes then is not told.
 const HELD_MAX: usize = 4096;
+/// Looks by way of one open file: where the first few could not be, no other will.
+const LOOKS_MAX: u8 = 3;
 /// How long a look is waited for when the run is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -25,6 +27,15 @@ pub(super) enum News {
     Opened(FileNumber, Open, Nanos),
     Accessed(Access),
     Closed(FileNumber, Holder, Nanos),
+}
+
+impl News {
+    fn file(&self) -> FileNumber {
+        match self {
+            News::Opened(number, ..) | News::Closed(number, ..) => *number,
+            News::Accessed(access) => access.file,
+        }
+    }
 }
 
 /// What is known of a device.
@@ -62,6 +73,18 @@ impl Looks {
         true
     }
 
+    /// As if somebody looked, and no more could be held back.
+    #[cfg(test)]
+    pub fn fill(&mut self, id: u64) {
+        let holder = Holder {
+            process: u32::MAX,
+            open: OpenNumber(u64::MAX),
+        };
+        let news = News::Closed(FileNumber(u32::MAX), holder, Nanos::ZERO);
+        let full = Known::Awaited(vec![news; HELD_MAX]);
+        self.devices.insert(id, full);
+    }
+
     fn is_awaited(&self) -> bool {
         let mut known = self.devices.values();
         known.any(|known| matches!(known, Known::Awaited(_)))
@@ -85,15 +108,21 @@ impl Manager {
         if !self.looks.has_room(id) {
             return false;
         }
-        if !self.looks.devices.contains_key(&id) && !self.begin_look(id, number) {
+        if !self.looks.devices.contains_key(&id) && !self.begin_look(id, number, open.number) {
             return false;
         }
         self.tell_news(News::Opened(number, open, time));
         true
     }
 
-    /// Has a device looked at, by way of a file; `false` if nobody can.
-    fn begin_look(&mut self, id: u64, number: FileNumber) -> bool {
+    /// Has a device looked at, by way of a file; `false` if nobody can, or if that was in vain too often.
+    fn begin_look(&mut self, id: u64, number: FileNumber, open: OpenNumber) -> bool {
+        if let Some(open) = self.files.open_mut(number, open) {
+            if open.looks >= LOOKS_MAX {
+                return false;
+            }
+            open.looks += 1;
+        }
         let at = whereabouts(&self.files, number);
         let (Some(at), Some(workers)) = (at, &mut self.workers) else {
             return false;
@@ -107,11 +136,7 @@ impl Manager {
 
     /// Tells the mind, or holds back what it cannot be told yet.
     pub(super) fn tell_news(&mut self, news: News) {
-        let number = match news {
-            News::Opened(number, ..) | News::Closed(number, ..) => number,
-            News::Accessed(access) => access.file,
-        };
-        let id = self.files.get(number).map(|file| file.key.device);
+        let id = self.files.get(news.file()).map(|file| file.key.device);
         if id.is_some_and(|id| !self.looks.hold(id, news)) {
             self.tell_now(news);
         }
@@ -143,20 +168,46 @@ impl Manager {
         });
     }
 
-    /// Somebody has looked at a device. Of one that could not be seen nothing is told; the next file of it is looked at.
+    /// Somebody has looked at a device.
     pub(super) fn looked(&mut self, id: u64, found: Option<Arc<Device>>) {
-        let before = match &found {
-            Some(device) => self.looks.devices.insert(id, Known::Seen(device.clone())),
-            None => self.looks.devices.remove(&id),
+        let Some(device) = found else {
+            return self.looked_in_vain(id);
         };
-        let Some(Known::Awaited(held)) = before else {
+        let before = self.looks.devices.insert(id, Known::Seen(device));
+        if let Some(Known::Awaited(held)) = before {
+            held.into_iter().for_each(|news| self.tell_now(news));
+        }
+    }
+
+    /// A device could not be seen by way of the file that was the first to be held back. Nothing is told of that one until its next
+    /// access, and the device is looked at by way of the next.
+    fn looked_in_vain(&mut self, id: u64) {
+        // It may have been seen by way of a file that was opened ahead.
+        let Some(Known::Awaited(held)) = self.looks.devices.get_mut(&id) else {
             return;
         };
-        for news in held {
-            match (&found, news) {
-                (Some(_), news) => self.tell_now(news),
-                (None, News::Opened(number, open, _)) => self.files.untell(number, &open),
-                (None, _) => {}
+        let mut held = std::mem::take(held);
+        self.looks.devices.remove(&id);
+        while let Some(failed) = held.first().map(News::file) {
+            let (untold, left) = held.into_iter().partition(|news| news.file() == failed);
+            held = left;
+            self.untell(untold);
+            if let Some(News::Opened(number, open, _)) = held.first()
+                && self.begin_look(id, *number, open.number)
+            {
+                self.looks.devices.insert(id, Known::Awaited(held));
+                return;
+            }
+        }
+    }
+
+    /// The mind was not told this after all.
+    fn untell(&mut self, news: Vec<News>) {
+        for news in news {
+            if let News::Opened(number, open, _) = news
+                && let Some(open) = self.files.open_mut(number, open.number)
+            {
+                open.told = false;
             }
         }
     }

@@ -138,6 +138,8 @@ fn waits(json: &Value) -> Vec<Waited> {
         method: value["method"].as_str().unwrap_or_default().to_owned(),
         with_ns: number(&value["with_ns"]),
         without_ns: number(&value["without_ns"]),
+        with_reads: number(&value["with_reads"]),
+        without_reads: number(&value["without_reads"]),
     };
     list.map(one).collect()
 }
@@ -250,6 +252,8 @@ mod tests {
                 method: "sieving".into(),
                 with_ns: 5,
                 without_ns: 6,
+                with_reads: 7,
+                without_reads: 8,
             }],
             useful: 4,
             foretold: Foretold {

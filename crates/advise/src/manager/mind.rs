@@ -57,6 +57,8 @@ impl Mind for Adaptive {
             method: wait.method.to_owned(),
             with_ns: wait.with_ns,
             without_ns: wait.without_ns,
+            with_reads: wait.with_reads,
+            without_reads: wait.without_reads,
         });
         waited.collect()
     }

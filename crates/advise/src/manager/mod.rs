@@ -149,6 +149,8 @@ pub struct Manager {
     workers: Option<Workers>,
     looks: Looks,
     hints: Vec<Hint>,
+    /// The run is over: what is planned is counted, and not done.
+    is_over: bool,
     loads: BTreeMap<Reason, Loads>,
     foretelling: Option<Foretelling>,
     /// Says how much memory there is.
@@ -217,6 +219,7 @@ impl Manager {
             workers: workers.transpose()?,
             looks: Looks::default(),
             hints: Vec::new(),
+            is_over: false,
             loads: BTreeMap::new(),
             foretelling: switchboard
                 .filter(|_| options.advise)
@@ -259,12 +262,13 @@ impl Manager {
         loop {
             // Asked first: what was reported before is then drained.
             let (is_over, wants_summary) = (host.is_over(), host.wants_summary());
+            self.is_over = is_over;
             let began = Instant::now();
             let (found, helps) = self.look();
             let shown = match (is_over, wants_summary) {
                 (true, _) => {
                     self.await_looks();
-                    // What they told is planned for too.
+                    // What they told is planned for too: the summary says what would have been done.
                     if self.advise {
                         self.plan();
                     }

@@ -69,6 +69,12 @@ impl<W> Pool<W> {
         lane.waiting.push_back(work);
     }
 
+    /// The same for what is done before all that waits on this device.
+    pub fn push_first(&mut self, device: u64, work: W) {
+        let lane = self.lanes.entry(device).or_insert_with(Lane::new);
+        lane.waiting.push_front(work);
+    }
+
     /// What to do next: of the device for which least is being done. It is then to be told with [`Pool::done`].
     pub fn take(&mut self) -> Option<(u64, W)> {
         let ready = self.lanes.iter_mut().filter(|(_, lane)| lane.ready() > 0);

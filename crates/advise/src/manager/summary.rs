@@ -135,6 +135,10 @@ pub struct Waited {
     pub with_ns: u64,
     /// With nothing.
     pub without_ns: u64,
+    /// Reads that the first figure comes from.
+    pub with_reads: u64,
+    /// And the second.
+    pub without_reads: u64,
 }
 
 /// See the module's header.
@@ -363,7 +367,13 @@ impl Summary {
             let value = |n: &Named| json!({ "name": n.name, "processes": n.processes, "totals": n.totals.json() });
             list.iter().map(value).collect()
         };
-        let waited = |w: &Waited| json!({ "name": w.name, "method": w.method, "with_ns": w.with_ns, "without_ns": w.without_ns });
+        let waited = |w: &Waited| {
+            json!({
+                "name": w.name, "method": w.method,
+                "with_ns": w.with_ns, "without_ns": w.without_ns,
+                "with_reads": w.with_reads, "without_reads": w.without_reads,
+            })
+        };
         let waits: Vec<Value> = self.waits.iter().map(waited).collect();
         let judged = &self.judged;
         let loads = self.loads.iter().map(|(reason, loads)| {

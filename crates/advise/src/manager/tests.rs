@@ -178,6 +178,13 @@ fn look_until(manager: &mut Manager, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// The same for what must not take long, if it is to happen at all.
+fn looks_soon(manager: &mut Manager, mut is_so: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(20);
+    look_until(manager, || is_so() || Instant::now() > until);
+    is_so()
+}
+
 fn opens(manager: &Manager) -> usize {
     manager.files.iter().map(|(_, file)| file.opens.len()).sum()
 }
@@ -397,6 +404,127 @@ fn what_was_written_is_let_go_when_the_mind_says_so() {
     };
     scribe.book().says.push(release);
     look_until(&mut manager, || there(&file) == 0);
+}
+
+#[test]
+fn where_one_file_of_a_device_cannot_be_opened_the_next_is_and_the_first_is_told_of_then() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("data");
+    let file = file_on_disk(&path, 4096);
+    let device = file.metadata().unwrap().dev();
+    let mut hidden = Program::with(&manager, (device, 1), -1, b"/nowhere");
+    let mut seen = Program::with_file(&manager, &file, &path);
+    let began = manager.began;
+    let read = |program: &mut Program, offset: u64| {
+        let action = Kind::Operation(Action::Read);
+        program.tell_at(action, began + offset, offset, 10);
+    };
+    // Both are held back while the first is looked for.
+    read(&mut hidden, 0);
+    read(&mut seen, 1);
+    assert!(looks_soon(&mut manager, || scribe.book().accessed == 1));
+    assert_eq!(scribe.book().opened[0].1, path);
+    // They are one thread, and the ring is that of the one that came later.
+    seen.slot = hidden.slot;
+    read(&mut seen, 2);
+    assert!(looks_soon(&mut manager, || scribe.book().accessed == 2));
+    assert_eq!(scribe.book().opened[1].1, Path::new("/nowhere"));
+}
+
+#[test]
+fn a_file_that_could_not_be_opened_at_first_is_told_of_when_it_can() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let [path, moved] = ["data", "moved"].map(|name| here.path().join(name));
+    let metadata = file_on_disk(&path, 4096).metadata().unwrap();
+    let key = (metadata.dev(), metadata.ino());
+    std::fs::rename(&path, &moved).unwrap();
+    let mut program = Program::with(&manager, key, -1, path.as_os_str().as_bytes());
+    let (began, mut clock) = (manager.began, 0);
+    let mut read = |program: &mut Program| {
+        clock += 1;
+        program.tell_at(Kind::Operation(Action::Read), began + clock, clock, 10);
+    };
+    read(&mut program);
+    manager.look();
+    manager.await_looks();
+    assert!(scribe.book().opened.is_empty());
+    std::fs::rename(&moved, &path).unwrap();
+    read(&mut program);
+    assert!(looks_soon(&mut manager, || scribe.book().accessed > 0));
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_not_tried_for_ever() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let mut program = Program::new(&manager);
+    for clock in 0..10 {
+        let start = manager.began + clock;
+        program.tell_at(Kind::Operation(Action::Read), start, clock, 10);
+        manager.look();
+        manager.await_looks();
+    }
+    let files = manager.files.iter().flat_map(|(_, file)| &file.opens);
+    let looks: Vec<u8> = files.map(|open| open.looks).collect();
+    assert!(matches!(looks[..], [1..=3]), "{looks:?}");
+}
+
+#[test]
+fn what_found_no_place_among_what_is_held_back_is_told_of_afterwards() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("data");
+    let file = file_on_disk(&path, 4096);
+    let mut program = Program::with_file(&manager, &file, &path);
+    let (id, began) = (file.metadata().unwrap().dev(), manager.began);
+    manager.looks.fill(id);
+    program.tell_at(Kind::Operation(Action::Read), began, 0, 10);
+    manager.look();
+    let device = crate::hints::Device::of(&file).unwrap();
+    manager.looked(id, Some(Arc::new(device)));
+    assert!(scribe.book().opened.is_empty(), "there was no place");
+    program.tell_at(Kind::Operation(Action::Read), began + 1, 10, 10);
+    manager.look();
+    let book = scribe.book();
+    assert_eq!((book.opened.len(), book.accessed), (1, 1));
+}
+
+/// A run that is over as soon as somebody asks.
+struct Over;
+
+impl Host for Over {
+    fn is_over(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn when_the_run_is_over_what_is_planned_is_counted_and_not_done() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    scribe.book().says = vec![
+        Hint::OpenAhead {
+            path: "/nowhere".into(),
+        },
+        Hint::Load {
+            file: FileNumber(0),
+            range: Range::at(0, 10),
+            reason: Reason::Exact,
+        },
+    ];
+    let summary = manager.work(&Over);
+    assert!(scribe.book().says.is_empty(), "it was asked");
+    let [(Reason::Exact, loads)] = summary.loads[..] else {
+        panic!("{:?}", summary.loads);
+    };
+    assert_eq!((loads.hints, loads.asked), (1, 10));
+    let workers = manager.workers.as_ref().unwrap();
+    assert_eq!(workers.threads(), 0, "nobody had anything to do");
 }
 
 #[test]

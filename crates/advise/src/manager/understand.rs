@@ -182,13 +182,11 @@ impl Manager {
             file.gain.read(range);
         }
         let place = (operation.file, operation.generation);
-        let Some(open) = file.opens.iter_mut().find(|open| is_at(open, place)) else {
+        let Some(open) = file.opens.iter().find(|open| is_at(open, place)).copied() else {
             return;
         };
-        let is_first = !std::mem::replace(&mut open.tried, true);
-        let open = *open;
-        let is_told = open.told || is_first && self.begin_telling(number, open, event.time);
-        if !is_told {
+        // What could not be told at the first access may be at the next.
+        if !open.told && !self.begin_telling(number, open, event.time) {
             return;
         }
         self.tell_news(News::Accessed(Access {
@@ -217,9 +215,7 @@ impl Manager {
     /// From here on the mind is told what happens to an open file.
     fn begin_telling(&mut self, number: FileNumber, open: Open, time: Nanos) -> bool {
         let is_told = self.tell_opened(number, open, time);
-        let opens = self.files.get_mut(number).map(|file| &mut file.opens);
-        let mut opens = opens.into_iter().flatten();
-        if let Some(open) = opens.find(|o| o.number == open.number) {
+        if let Some(open) = self.files.open_mut(number, open.number) {
             open.told = is_told;
         }
         is_told

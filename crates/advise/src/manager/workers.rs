@@ -27,7 +27,7 @@ const OPEN_MAX: usize = 256;
 /// Files that are kept open ahead of programs, and for how long.
 const AHEAD_MAX: usize = 16;
 const AHEAD_KEPT: Nanos = Nanos::from_secs(30);
-/// The device of a file that was not opened yet.
+/// The device of a file that was not opened yet, and that no other is known beside.
 const SOMEWHERE: u64 = u64::MAX;
 
 /// Where a file can be found.
@@ -44,7 +44,11 @@ pub(super) struct Whereabouts {
 pub(super) enum Work {
     Load(FileNumber, Range, Reason, Whereabouts),
     Release(FileNumber, Range, Whereabouts),
-    OpenAhead(PathBuf),
+    /// Open a file that no program has opened yet, most likely on this device.
+    OpenAhead {
+        path: PathBuf,
+        device: Option<u64>,
+    },
     /// Find out where a file lies.
     Look(Whereabouts),
     Close(Arc<HintedFile>),
@@ -56,8 +60,14 @@ impl Work {
         match self {
             Work::Load(.., at) | Work::Release(.., at) | Work::Look(at) => at.key.device,
             Work::Close(file) => file.target().key.device,
-            Work::OpenAhead(_) => SOMEWHERE,
+            Work::OpenAhead { device, .. } => device.unwrap_or(SOMEWHERE),
         }
+    }
+
+    /// Whether it is done before what waits already. A file is opened ahead shortly before it is needed, and what waits are loads of
+    /// the files before.
+    fn is_urgent(&self) -> bool {
+        matches!(self, Work::OpenAhead { .. })
     }
 
     /// Whether it may be left undone where too much is to be done.
@@ -226,7 +236,7 @@ impl Shared {
                 self.file(file, &at)?.dont_need(range);
                 None
             }
-            Work::OpenAhead(path) => Some(Done::Opened(self.open_ahead(path)?)),
+            Work::OpenAhead { path, .. } => Some(Done::Opened(self.open_ahead(path)?)),
             Work::Look(at) => Some(Done::Looked {
                 device: at.key.device,
                 found: self.look(&at),
@@ -283,7 +293,11 @@ impl Workers {
             drop(pool);
             return Err(self.refuse(&work));
         }
-        pool.push(device, work);
+        if work.is_urgent() {
+            pool.push_first(device, work);
+        } else {
+            pool.push(device, work);
+        }
         if pool.wants_thread() {
             self.start_thread(&mut pool);
         }
@@ -363,6 +377,12 @@ impl Workers {
         }
     }
 
+    /// How many threads were needed so far.
+    #[cfg(test)]
+    pub fn threads(&self) -> usize {
+        self.shared.pool().threads
+    }
+
     /// One line for each back-end that did something.
     pub fn summary(&self) -> Vec<String> {
         self.shared.hints.summary()
@@ -419,6 +439,13 @@ mod tests {
         (path, at)
     }
 
+    fn open_ahead(path: impl Into<PathBuf>) -> Work {
+        Work::OpenAhead {
+            path: path.into(),
+            device: None,
+        }
+    }
+
     fn wait(workers: &Workers) -> Done {
         workers.done.recv_timeout(Duration::from_secs(60)).unwrap()
     }
@@ -466,7 +493,7 @@ mod tests {
         let (path, _) = file(dir.path());
         let mut workers = Workers::start(Nanos(0)).unwrap();
         let mut keep = |number: u32, now: Nanos| {
-            workers.submit(Work::OpenAhead(path.clone())).unwrap();
+            workers.submit(open_ahead(&path)).unwrap();
             let Done::Opened(ahead) = wait(&workers) else {
                 panic!("not opened");
             };
@@ -506,7 +533,7 @@ mod tests {
         let (path, at) = file(dir.path());
         let mut workers = Workers::start(Nanos(0)).unwrap();
         for path in [dir.path(), Path::new("/dev/zero"), &path] {
-            workers.submit(Work::OpenAhead(path.into())).unwrap();
+            workers.submit(open_ahead(path)).unwrap();
         }
         let Done::Opened(ahead) = wait(&workers) else {
             panic!("not opened");
@@ -534,7 +561,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, _) = file(dir.path());
         let mut workers = Workers::start(Nanos(0)).unwrap();
-        workers.submit(Work::OpenAhead(path)).unwrap();
+        workers.submit(open_ahead(path)).unwrap();
         let Done::Opened(ahead) = wait(&workers) else {
             panic!("not opened");
         };
@@ -544,6 +571,6 @@ mod tests {
         while kept.strong_count() > 0 {
             std::thread::yield_now();
         }
-        assert!(workers.submit(Work::OpenAhead("/".into())).is_err());
+        assert!(workers.submit(open_ahead("/")).is_err());
     }
 }

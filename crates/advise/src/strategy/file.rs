@@ -42,8 +42,10 @@ pub(super) struct File {
     pub planned_before: usize,
     /// Why the method is what it is.
     pub why: String,
-    /// What it was measured to do.
-    pub wait: Option<told::Wait>,
+    /// The method that this is about.
+    chosen: Method,
+    /// What reads waited.
+    waits: told::Waits,
     pub marks: Marks,
     already: Already,
     /// The gap up to which exact loads were joined when they were last measured.
@@ -69,7 +71,8 @@ impl File {
             readers: BTreeMap::new(),
             planned_before: 0,
             why: String::new(),
-            wait: None,
+            chosen: Method::Nothing,
+            waits: told::Waits::default(),
             marks: Marks::default(),
             already: Already::default(),
             gap_measured: 0,
@@ -99,8 +102,10 @@ impl File {
         let found = self.ledger.read(access.range);
         let wait_ns = wait_ns(access.range.len(), access.duration.0);
         let asked = 2 * found.bytes >= access.range.len();
-        self.governor
-            .read(found.method.filter(|_| asked), wait_ns as f64);
+        let by = found.method.filter(|_| asked);
+        self.waits
+            .add(by.unwrap_or(self.governor.method()), wait_ns);
+        self.governor.read(by, wait_ns as f64);
         if found.bytes == 0 && self.marks.is_idle() {
             let operations = access.range.len().div_ceil(operation_max);
             speed.took(operations, access.range.len(), access.duration.0);
@@ -112,6 +117,11 @@ impl File {
         if reader.reads.is_multiple_of(LOOK_EVERY) {
             self.decide(access, speed);
         }
+    }
+
+    /// What the method that was chosen was measured to do.
+    pub fn wait(&self) -> Option<told::Wait> {
+        self.waits.told(self.chosen)
     }
 
     /// A load was carried out.
@@ -157,8 +167,8 @@ impl File {
         let changed = self.governor.decide(think_ns, estimates);
         if !self.governor.is_trial() {
             let costs = self.governor.costs();
-            self.why = told::why(self.governor.method(), reader, fit, costs, estimates);
-            self.wait = told::wait(self.governor.method(), costs);
+            self.chosen = self.governor.method();
+            self.why = told::why(self.chosen, reader, fit, costs, estimates);
         }
         self.mind_gap(fit);
         if changed {

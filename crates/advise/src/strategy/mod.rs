@@ -178,10 +178,10 @@ impl Adaptive {
         closed.chain(open).collect()
     }
 
-    /// What reads waited with what was chosen, and without it, of files where both were measured; in the same order.
+    /// What reads waited with what was chosen, and without it, of files where both were measured in this run; in the same order.
     pub fn waits(&self) -> Vec<(PathBuf, Wait)> {
         let closed = self.told.iter().map(|told| (&told.path, told.wait));
-        let all = closed.chain(self.open().map(|f| (&f.path, f.wait)));
+        let all = closed.chain(self.open().map(|f| (&f.path, f.wait())));
         let measured = all.filter_map(|(path, wait)| Some((path.clone(), wait?)));
         measured.collect()
     }
@@ -371,7 +371,7 @@ impl Adaptive {
             self.told.push_back(Told {
                 path: file.path.clone(),
                 sentence: told::sentence(&file),
-                wait: file.wait,
+                wait: file.wait(),
             });
         }
         if self.told.len() > TOLD_MAX {

@@ -40,17 +40,53 @@ pub struct Wait {
     pub with_ns: u64,
     /// With nothing.
     pub without_ns: u64,
+    /// Reads that the first figure comes from.
+    pub with_reads: u64,
+    /// And the second.
+    pub without_reads: u64,
 }
 
-/// What the method in force was measured to do, if it does anything and nothing was measured, too.
-pub(super) fn wait(method: Method, costs: Costs) -> Option<Wait> {
-    let measured = |m: Method| costs[m as usize].map(|ns| ns.max(0.0).round() as u64);
-    let wait = Wait {
-        method: name(method),
-        with_ns: measured(method)?,
-        without_ns: measured(Method::Nothing)?,
-    };
-    (method != Method::Nothing).then_some(wait)
+/// Reads of each method from which on a figure is told.
+const READS_MIN: u64 = 8;
+
+/// What reads waited with each method: all of them, and only those of this file in this run. What the governor goes by is another
+/// figure: it begins with what was known before, and leaves out what says little about the future.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waits([Sum; METHODS.len()]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    reads: u64,
+    wait_ns: u64,
+}
+
+impl Waits {
+    /// A read waited for so long.
+    pub fn add(&mut self, method: Method, wait_ns: u64) {
+        let sum = &mut self.0[method as usize];
+        sum.reads += 1;
+        sum.wait_ns = sum.wait_ns.saturating_add(wait_ns);
+    }
+
+    /// How many reads there were with a method, and what one waited on average, if there were enough.
+    fn of(&self, method: Method) -> Option<(u64, u64)> {
+        let sum = self.0[method as usize];
+        (sum.reads >= READS_MIN).then(|| (sum.reads, sum.wait_ns / sum.reads))
+    }
+
+    /// What a method was measured to do, if it does anything and nothing was measured, too.
+    pub fn told(&self, method: Method) -> Option<Wait> {
+        let (with_reads, with_ns) = self.of(method)?;
+        let (without_reads, without_ns) = self.of(Method::Nothing)?;
+        let wait = Wait {
+            method: name(method),
+            with_ns,
+            without_ns,
+            with_reads,
+            without_reads,
+        };
+        (method != Method::Nothing).then_some(wait)
+    }
 }
 
 /// What is said of a file that was hardly read.
@@ -109,4 +145,30 @@ fn device(fit: &Fit) -> String {
 
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reads_waited_is_told_when_enough_of_them_had_each_method() {
+        let mut waits = Waits::default();
+        let mut add = |method: Method, wait_ns: u64| {
+            waits.add(method, wait_ns);
+            waits.told(Method::Exact)
+        };
+        for _ in 0..READS_MIN {
+            assert_eq!(add(Method::Exact, 10), None);
+        }
+        for _ in 1..READS_MIN {
+            assert_eq!(add(Method::Nothing, 20), None);
+        }
+        // The longest counts as any other.
+        let wait = add(Method::Nothing, 8020).expect("enough of both");
+        assert_eq!((wait.with_ns, wait.without_ns), (10, 1020));
+        assert_eq!((wait.with_reads, wait.without_reads), (8, 8));
+        assert_eq!(waits.told(Method::Nothing), None);
+        assert_eq!(waits.told(Method::Sieving), None);
+    }
 }

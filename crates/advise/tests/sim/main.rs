@@ -310,12 +310,31 @@ fn each_choice_is_explained() {
 
 #[test]
 fn what_a_choice_hides_is_told_in_figures() {
-    let runs = Runs::of(IOPS_150, &root(16, 42));
+    let program = root(16, 42);
+    let runs = Runs::of(IOPS_150, &program);
     let wait = runs.waits[0].expect("both were measured");
     assert_eq!(wait.method, "sieving");
     assert!(wait.with_ns < wait.without_ns, "{wait:?}");
-    let said = format!("waits {:.2} ms with nothing", wait.without_ns as f64 / 1e6);
-    assert!(runs.told[0].contains(&said), "{said}: {}", runs.told[0]);
+    let reads = program.reads.len() as u64;
+    assert!(wait.with_reads + wait.without_reads <= reads, "{wait:?}");
+    assert!(
+        runs.told[0].contains(" ms with nothing"),
+        "{}",
+        runs.told[0]
+    );
+}
+
+#[test]
+fn what_was_measured_in_an_earlier_run_is_not_told_as_if_it_were_in_this_one() {
+    let runs = Runs::of(IOPS_800, &root(250, 42));
+    // It begins with what the first run has taught, and has no use for another control group.
+    assert!(runs.told[1].contains("exact loads"), "{}", runs.told[1]);
+    assert!(
+        runs.told[1].contains(" ms with nothing"),
+        "{}",
+        runs.told[1]
+    );
+    assert_eq!(runs.waits[1], None);
 }
 
 /// Not a promise, but the figures behind them.

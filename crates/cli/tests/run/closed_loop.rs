@@ -6,6 +6,8 @@
 use super::*;
 
 const BYTES: u64 = 48 << 20;
+/// Pairs of runs, of which most are to be helped.
+const ROUNDS: u32 = 5;
 
 /// Reads of 32 KiB on average over about half of the file, onwards with gaps, now and then further back, a short pause after
 /// each; prints what was read.
@@ -147,6 +149,12 @@ fn by_reason(json: &Value, reason: &str, what: &str) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
+/// Bytes that were loaded because they would be read.
+fn loaded(json: &Value) -> u64 {
+    let of = |reason: &str| by_reason(json, reason, "bytes_loaded");
+    of("sieving") + of("exact")
+}
+
 /// A method by its name, with what a read waits with it.
 fn says_why(json: &Value) -> bool {
     let decided = json["decided"].as_array().unwrap();
@@ -158,7 +166,7 @@ fn says_why(json: &Value) -> bool {
     })
 }
 
-/// The report of a run has what its reads waited, with what was done and without, as figures.
+/// The report of the last run has what its reads waited, with what was done and without, as figures.
 fn is_reported(place: &Place) -> bool {
     let report = presagio_ok(&["report", "--json", &place.text("s.json")]).json();
     let waits = report["runs"][0]["prefetch"]["waits"].as_array().unwrap();
@@ -185,23 +193,28 @@ fn by_default_what_will_be_read_is_loaded_and_the_second_run_knows_it_from_the_s
     assert_eq!(out, plain);
     assert_eq!(watched["prefetch"]["by_reason"], serde_json::json!({}));
 
-    // On a machine where others take all of the time the manager may come too late; but not each time.
-    let helped = |round: u32| {
+    // On a machine where others take all of the time the manager may come too late; but not most of the time. And where loading all
+    // there is takes no longer, exact loads need not be the choice of each run.
+    let (mut helped, mut exact) = (0, 0);
+    for round in 0..ROUNDS {
         let models = format!("models{round}");
         let (out, first) = slow.guided(&place, &models, &[]);
         assert_eq!(out, plain);
+        // The second run may never do nothing for long enough to tell what that takes.
+        let reported = is_reported(&place);
         let (out, second) = slow.guided(&place, &models, &[]);
         assert_eq!(out, plain);
-        let reported = is_reported(&place);
-        let hints = by_reason(&first, "sieving", "hints") + by_reason(&first, "exact", "hints");
-        let loaded = by_reason(&second, "exact", "bytes_loaded");
-        let useful = number(&second, "/prefetch/bytes_useful");
         let told = says_why(&first) && says_why(&second) && reported;
-        let holds = hints > 0 && loaded > 0 && useful > 0 && told;
-        if !holds {
+        let useful = number(&second, "/prefetch/bytes_useful");
+        if loaded(&first) > 0 && loaded(&second) > 0 && useful > 0 && told {
+            helped += 1;
+            exact += u32::from(by_reason(&second, "exact", "bytes_loaded") > 0);
+        } else {
             eprintln!("round {round}: {first:#}\n{second:#}");
         }
-        holds
-    };
-    assert!((0..5).any(helped), "no run was helped");
+        if helped > ROUNDS / 2 && exact > 0 {
+            return;
+        }
+    }
+    panic!("of {ROUNDS} second runs {helped} were helped, {exact} of them by exact loads");
 }

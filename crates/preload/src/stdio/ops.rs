@@ -177,6 +177,7 @@ pub unsafe fn around_seek<R>(stream: *mut FILE, call: impl FnOnce() -> R) -> R {
 /// As for [`around`], or null.
 pub unsafe fn flush(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
     if stream.is_null() {
+        expect_flushes();
         let result = call();
         flushed_all();
         return result;
@@ -188,12 +189,31 @@ pub unsafe fn flush(stream: *mut FILE, call: impl FnOnce() -> c_int) -> c_int {
     }
     let flushed = |result| put_if(result == 0, || 0);
     // SAFETY: as the caller vouches.
-    unsafe { around(stream, Will::Put(usize::MAX), call, flushed) }
+    unsafe { around(stream, Will::Flush, call, flushed) }
+}
+
+/// Whether what streams write is told when they have written it.
+fn tells_writes() -> bool {
+    life::is_on() && !thread::current().is_guest() && !exit::has_begun()
+}
+
+/// All streams are about to be flushed: of those whose position does not say where that begins, the kernel is asked.
+fn expect_flushes() {
+    if !tells_writes() {
+        return;
+    }
+    for (fd, _) in descriptors::with_streams() {
+        if let Some(file) = descriptors::followed_so_far(fd)
+            && (file.appends() || file.is_shared())
+        {
+            file.set_position(file.next_write(fd));
+        }
+    }
 }
 
 /// Every stream that ever wrote may have written: their positions tell.
 fn flushed_all() {
-    if !life::is_on() || thread::current().is_guest() || exit::has_begun() {
+    if !tells_writes() {
         return;
     }
     for (fd, _) in descriptors::with_streams() {

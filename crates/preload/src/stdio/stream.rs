@@ -137,6 +137,12 @@ impl Inside {
     fn is_wide(&self) -> bool {
         self.mode > 0
     }
+
+    /// Whether it is wide, or will be if its first call makes it so.
+    #[inline(always)]
+    fn may_be_wide(&self) -> bool {
+        self.mode >= 0
+    }
 }
 
 /// Looks inside.
@@ -184,6 +190,8 @@ pub enum Will {
     Put(usize),
     /// Take this many bytes at most.
     Take(usize),
+    /// Write what is pending.
+    Flush,
 }
 
 /// A call on the stream of a followed file, before it is made.
@@ -194,6 +202,10 @@ pub struct Before {
     available: usize,
     /// How far the kernel's position is ahead of where the next write goes.
     ahead: usize,
+    /// Bytes that were to be put, or about that.
+    put: usize,
+    /// Where the next write goes, if neither the position nor the buffer will tell.
+    start: Option<u64>,
     /// Only where the kernel is likely to be entered: a clock costs more than a small write.
     watch: Option<Watch>,
 }
@@ -210,21 +222,40 @@ pub unsafe fn before(stream: *mut FILE, will: Will) -> Option<Before> {
     let file = descriptors::followed(fd)?;
     // SAFETY: not null, or it would have no followed file.
     let inside = unsafe { inside(stream) };
-    let enters = match will {
+    let (enters, put) = match will {
         Will::Put(n) => {
             file.set_stream(fd, stream);
-            !inside.keeps(n)
+            (!inside.keeps(n), n)
         }
-        Will::Take(n) => inside.available() < n,
+        Will::Take(n) => (inside.available() < n, 0),
+        Will::Flush => {
+            file.set_stream(fd, stream);
+            (true, 0)
+        }
     };
+    let puts = !matches!(will, Will::Take(_));
     Some(Before {
         stream,
         fd,
         pending: inside.pending(),
         available: inside.available(),
         ahead: inside.ahead(),
+        put,
+        start: if puts && inside.may_be_wide() {
+            start_of_wide(file, fd)
+        } else {
+            None
+        },
         watch: if enters { Watch::begin(fd) } else { None },
     })
+}
+
+/// Where wide characters will be written, if that is not the position that we know: others move it, or the first bytes go to the
+/// end, wherever it is.
+#[cold]
+#[inline(never)]
+fn start_of_wide(file: &Descriptor, fd: i32) -> Option<u64> {
+    (file.appends() || file.is_shared()).then(|| file.next_write(fd))
 }
 
 impl Before {
@@ -278,15 +309,21 @@ impl Before {
     #[inline(never)]
     fn report(self, inside: &Inside, did: Did) {
         let (pending, available, ahead) = (self.pending, self.available, self.ahead);
+        let (put, start) = (self.put, self.start);
         let Some(watch) = self.watch() else {
             return;
         };
         let file = watch.descriptor;
         let (was, now) = file.settle(watch.fd);
+        let was = start.unwrap_or(was);
         let moved = now.saturating_sub(was) as usize;
         // Where others move the position too, or the first write goes to the end, the buffer has to tell.
         let by_buffer = file.is_shared() || file.appends();
         match did {
+            // What the other buffer held is in neither count.
+            Did::Put(_) | Did::PutSome if inside.is_wide() => {
+                watch.placed(Action::Write, now, moved);
+            }
             Did::Put(n) => {
                 let flushed = pending.saturating_add(n).saturating_sub(inside.pending());
                 let written = if by_buffer || ahead > 0 {
@@ -295,6 +332,11 @@ impl Before {
                     moved
                 };
                 watch.placed(Action::Write, now, written);
+            }
+            // It failed: no more was written than there was.
+            Did::PutSome if by_buffer => {
+                let most = pending.saturating_add(put);
+                watch.placed(Action::Write, now, moved.min(most));
             }
             Did::PutSome => watch.placed(Action::Write, now, moved),
             Did::Took(_) | Did::TookSome => {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <wchar.h>
 
 /* A stream makes a descriptor append that did not, and leaves the large file that is there as it is. */
 static int by_descriptor(const char *mode, int flush)
@@ -13,6 +14,46 @@ static int by_descriptor(const char *mode, int flush)
     if (!f || fputs("small\n", f) < 0 || (flush && fflush(f) != 0))
         return 1;
     return fputs("and small\n", f) < 0 || fclose(f) != 0;
+}
+
+/* A descriptor that appends becomes a stream that does not say so, and all streams are flushed at once. */
+static int flush_all(void)
+{
+    int fd = open("c", O_RDWR | O_APPEND);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f || fflush(NULL) != 0 || fputs("one\n", f) < 0 || fflush(NULL) != 0 || fflush(NULL) != 0)
+        return 1;
+    /* Another appends, too. */
+    int other = open("c", O_WRONLY | O_APPEND);
+    if (write(other, "theirs\n", 7) != 7 || fputs("two\n", f) < 0 || fflush(NULL) != 0 || close(other) != 0)
+        return 2;
+    return fclose(f) != 0;
+}
+
+/* The same with wide characters, whose bytes no buffer tells. */
+static int wide(int flush_all)
+{
+    int fd = open("c", O_RDWR | O_APPEND);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f || fputws(L"wide\n", f) < 0 || fflush(flush_all ? NULL : f) != 0)
+        return 1;
+    int other = open("c", O_WRONLY | O_APPEND);
+    if (write(other, "theirs\n", 7) != 7 || close(other) != 0)
+        return 2;
+    for (int i = 0; i < 2000; i++)
+        if (fputws(L"and wide\n", f) < 0)
+            return 3;
+    return fflush(flush_all ? NULL : f) != 0 || fclose(f) != 0;
+}
+
+/* Nothing is kept, from the first character on. */
+static int wide_at_once(void)
+{
+    int fd = open("c", O_RDWR | O_APPEND);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f || setvbuf(f, NULL, _IONBF, 0) != 0)
+        return 1;
+    return fputws(L"at once", f) < 0 || fputwc(L'\n', f) == WEOF || fclose(f) != 0;
 }
 
 int main(void)
@@ -51,5 +92,9 @@ int main(void)
     for (int i = 0; i < 4; i++)
         if (by_descriptor(i < 2 ? "a" : "a+", i % 2) != 0)
             return 7;
+    if (flush_all() != 0)
+        return 8;
+    if (wide(0) != 0 || wide(1) != 0 || wide_at_once() != 0)
+        return 9;
     return 0;
 }

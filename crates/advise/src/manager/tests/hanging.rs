@@ -120,6 +120,44 @@ fn storage_that_does_not_answer_holds_up_nothing_on_others() {
 }
 
 #[test]
+fn files_that_cannot_be_opened_ahead_hold_up_none_on_other_devices() {
+    let Some(mount) = Mount::new() else {
+        println!("skipped: nothing can be mounted with bindfs here");
+        return;
+    };
+    let hanging = File::open(mount.path()).unwrap();
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let began = manager.began;
+    let healthy = mount.place.path().join("healthy");
+    let file = file_on_disk(&healthy, 4096);
+    let mut programs = [
+        Program::with_file(&manager, &hanging, &mount.path()),
+        Program::with_file(&manager, &file, &healthy),
+    ];
+    for program in &mut programs {
+        program.tell_at(Kind::Operation(Action::Read), began, 0, 10);
+    }
+    look_until(&mut manager, || scribe.book().accessed == 2);
+    let woken = mount.stop();
+
+    let open_ahead = |path: PathBuf| scribe.book().says.push(Hint::OpenAhead { path });
+    let stuck = |n: u32| mount.path().with_file_name(format!("step_{n}"));
+    (0..8).for_each(|n| open_ahead(stuck(n)));
+    manager.look();
+    let next = mount.place.path().join("next");
+    std::fs::write(&next, [7; 10]).unwrap();
+    open_ahead(next.clone());
+    let is_next = |file: &(FileNumber, PathBuf)| file.1 == next;
+    look_until(&mut manager, || {
+        woken.load(SeqCst) || scribe.book().opened.iter().any(is_next)
+    });
+    let was_woken = woken.load(SeqCst);
+    mount.send(libc::SIGCONT);
+    assert!(!was_woken, "it hung, too");
+}
+
+#[test]
 fn what_happened_while_a_device_was_looked_at_is_told_afterwards_in_its_order() {
     let Some(mount) = Mount::new() else {
         println!("skipped: nothing can be mounted with bindfs here");
