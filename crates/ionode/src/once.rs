@@ -455,18 +455,20 @@ impl Once {
             Some(Step::Unknown | Step::Running) => return Err(Errno::IO),
             None => {}
         }
+        if sequence <= state.settled || sequence > state.settled.saturating_add(UNSETTLED_MAX) {
+            return Err(Errno::INVAL);
+        }
         // Under the lock: two first requests must not both make it.
         self.have_file(&mut state, own)?;
         // Another node of the export may have done it, or begun, after this one last looked.
         if let Some(step) = state.look(sequence) {
-            state.replies.insert(sequence, step.clone());
+            if sequence > state.settled {
+                state.replies.insert(sequence, step.clone());
+            }
             return match step {
                 Step::Done(kept) => Ok(Begin::Again(kept)),
                 _ => Err(Errno::IO),
             };
-        }
-        if sequence <= state.settled || sequence > state.settled.saturating_add(UNSETTLED_MAX) {
-            return Err(Errno::INVAL);
         }
         if let Err(errno) = state.write(sequence, BEGUN, &Kept::default()) {
             no_room(errno)?;
@@ -519,21 +521,33 @@ impl State {
         if rustix::io::pread(file, &mut bytes, 0) != Ok(WHOLE) {
             return Err(Errno::IO);
         }
+        let last = bytes[HEADER..].chunks_exact(SLOT).filter_map(whose).max();
+        self.settle_before(last.unwrap_or(0));
         for (sequence, step) in slots(&bytes).filter(|(sequence, _)| *sequence > self.settled) {
             self.replies.entry(sequence).or_insert(step);
         }
         Ok(())
     }
 
-    /// What the file says of a request. Of one that was given up, by another node: that nobody here can tell.
-    fn look(&self, sequence: u64) -> Option<Step> {
+    /// What the file says of a request. Of one that was given up, by another node: that nobody here can tell. Nor of one whose
+    /// slot another node has given to a later one: this node was held up, and the client has long gone on from there.
+    fn look(&mut self, sequence: u64) -> Option<Step> {
         let file = self.file.as_ref()?;
         let mut slot = [0; SLOT];
         if rustix::io::pread(file, &mut slot, slot_at(sequence)) != Ok(SLOT) {
             return Some(Step::Unknown);
         }
         let (found, step) = read_slot(&slot)?;
+        if let Some(later) = whose(&slot).filter(|whose| *whose > sequence) {
+            self.settle_before(later);
+            return Some(Step::Unknown);
+        }
         (found == sequence).then_some(step)
+    }
+
+    /// A request that some node has begun says that those are settled that it would have had to wait for.
+    fn settle_before(&mut self, begun: u64) {
+        self.settle(begun.saturating_sub(UNSETTLED_MAX));
     }
 
     /// Whether the slot of a request that was begun is still its own.
@@ -599,6 +613,19 @@ fn make_slot(sequence: u64, state: u8, kept: &Kept) -> Option<Vec<u8>> {
     Some(slot)
 }
 
+/// The request that has a slot; `None` if it is damaged, or nobody's.
+fn whose(slot: &[u8]) -> Option<u64> {
+    let sequence = u64::from_le_bytes(*slot.first_chunk()?);
+    (sequence > 0 && is_sound(slot)).then_some(sequence)
+}
+
+/// Whether a slot is as it was written.
+fn is_sound(slot: &[u8]) -> bool {
+    let mut clean = slot.to_vec();
+    clean[16..20].fill(0);
+    crc32fast::hash(&clean).to_le_bytes() == slot[16..20]
+}
+
 /// What the slots of a whole file say.
 fn slots(file: &[u8]) -> impl Iterator<Item = (u64, Step)> {
     file[HEADER..].chunks_exact(SLOT).filter_map(read_slot)
@@ -609,9 +636,7 @@ fn read_slot(slot: &[u8]) -> Option<(u64, Step)> {
     if sequence == 0 {
         return None;
     }
-    let mut clean = slot.to_vec();
-    clean[16..20].fill(0);
-    if crc32fast::hash(&clean).to_le_bytes() != slot[16..20] {
+    if !is_sound(slot) {
         return Some((sequence, Step::Unknown));
     }
     let length = |at: usize| usize::from(u16::from_le_bytes([slot[at], slot[at + 1]]));
@@ -903,6 +928,44 @@ mod tests {
         let third = next(&one, &own).unwrap();
         let again = third.begin(late, early, Some(&own));
         assert_eq!(again, Ok(Begin::Again(kept(b"late"))));
+    }
+
+    /// One node is held up before it begins; its client has long gone on at another.
+    #[test]
+    fn a_request_that_begins_late_is_not_done_again_and_leaves_the_slot_alone() {
+        let (_dir, own) = own();
+        let (_, one) = first(Some(&own));
+        one.begin(3, 0, Some(&own)).unwrap();
+        one.done(3, kept(b"r"));
+        let other = next(&one, &own).unwrap();
+        let (early, late) = (4, 4 + UNSETTLED_MAX);
+        for sequence in [early, late] {
+            let begun = other.begin(sequence, sequence - 1, Some(&own));
+            assert_eq!(begun, Ok(Begin::First));
+            other.done(sequence, kept(b"there"));
+        }
+        assert_eq!(one.begin(early, 3, Some(&own)), Err(Errno::IO));
+        one.begin(early, 3, Some(&own)).unwrap_err();
+        let third = next(&one, &own).unwrap();
+        let again = Ok(Begin::Again(kept(b"there")));
+        assert_eq!(third.begin(late, late - 1, Some(&own)), again);
+        // Nor where there is no room for the file any more.
+        let third = next(&one, &own).unwrap();
+        third.give_up(&mut third.state(), Some(&own)).unwrap();
+        third.begin(early, 3, Some(&own)).unwrap_err();
+        assert_eq!(third.begin(late, late - 1, Some(&own)), again);
+    }
+
+    #[test]
+    fn a_slot_that_was_damaged_keeps_no_other_request_from_being_done() {
+        let (_dir, own) = own();
+        let (_, once) = first(Some(&own));
+        once.begin(3, 2, Some(&own)).unwrap();
+        once.done(3, kept(b"r"));
+        forge(&once, HEADER + 3 * SLOT, &[0xff; 8]);
+        let next = next(&once, &own).unwrap();
+        let later = 3 + UNSETTLED_MAX;
+        assert_eq!(next.begin(later, later - 1, Some(&own)), Ok(Begin::First));
     }
 
     #[test]

@@ -63,18 +63,31 @@ impl Fence {
 
     /// Something is to be done; `None` if it must not be done any more.
     pub fn enter(self: &Arc<Fence>) -> Option<Inside> {
-        self.inside.fetch_add(1, Ordering::SeqCst);
-        let inside = Inside(self.clone());
-        (!self.over.load(Ordering::SeqCst) && self.is_there()).then_some(inside)
+        self.enter_if(Fence::was_there)
     }
 
-    /// Whether the other end has not hung up.
-    fn is_there(&self) -> bool {
+    /// The same of what must not be done twice: nothing is believed of what was seen before.
+    pub fn enter_now(self: &Arc<Fence>) -> Option<Inside> {
+        self.enter_if(Fence::is_there)
+    }
+
+    fn enter_if(self: &Arc<Fence>, may: fn(&Fence) -> bool) -> Option<Inside> {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let inside = Inside(self.clone());
+        (!self.over.load(Ordering::SeqCst) && may(self)).then_some(inside)
+    }
+
+    /// Whether the other end has not hung up, or had not just before.
+    fn was_there(&self) -> bool {
         let now = self.start.elapsed().as_nanos() as u64;
         let seen = self.seen.load(Ordering::Relaxed);
-        if seen > 0 && now.saturating_sub(seen) < BELIEVED.as_nanos() as u64 {
-            return true;
-        }
+        let is_believed = seen > 0 && now.saturating_sub(seen) < BELIEVED.as_nanos() as u64;
+        is_believed || self.is_there()
+    }
+
+    /// Whether it has not hung up.
+    fn is_there(&self) -> bool {
+        let now = self.start.elapsed().as_nanos() as u64;
         let is_there = self.socket.upgrade().is_some_and(|it| !has_hung_up(&it));
         match is_there {
             true => self.seen.store(now, Ordering::Relaxed),
@@ -169,6 +182,11 @@ mod tests {
         std::thread::sleep(2 * BELIEVED);
         assert!(fence.enter().is_none());
         drop(theirs);
+        let (ours, theirs) = connection();
+        let fence = Arc::new(Fence::new(&ours));
+        assert!(fence.enter().is_some());
+        theirs.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(fence.enter_now().is_none(), "whatever was seen just before");
         let (ours, _theirs) = connection();
         let fence = Arc::new(Fence::new(&ours));
         drop(ours);

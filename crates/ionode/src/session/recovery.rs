@@ -181,6 +181,9 @@ impl Session {
                     once: &once,
                     sequence,
                 };
+                // That it begins is in the export now: a client that is asked for it elsewhere after this hears that nobody can
+                // tell, and one that went there before has hung up here. Dropped, `begun` says the same.
+                let _inside = self.fence.enter_now().ok_or(Errno::IO)?;
                 let (kept, result) = self.do_first(request, answer);
                 self.node.act_as_node()?;
                 if self.has_lost_fids(request, &kept, result) {

@@ -420,3 +420,21 @@ fn what_was_not_done_because_fids_were_gone_is_not_said_to_be_done() {
     let (again, _sockets, _) = client(&node, resume);
     assert_eq!(once(&again, &unlink), Err(Errno::IO));
 }
+
+/// A client that is lost while its request waits to begin.
+#[test]
+fn a_numbered_request_is_not_done_when_its_client_has_hung_up_before_it_began() {
+    let (node, directory) = node();
+    let (first, sockets, resume) = client(&node, [0; 16]);
+    let _inside = first.enter().expect("the client is there");
+    rustix::net::shutdown(&sockets[1], rustix::net::Shutdown::Both).unwrap();
+    let unlink = Request::UnlinkAt {
+        dir: Fid(1),
+        name: Name::new("file").unwrap(),
+        flags: presagio_ninep::UnlinkFlags(0),
+    };
+    assert_eq!(once(&first, &unlink), Err(Errno::IO));
+    assert!(directory.path().join("file").exists());
+    let (again, _sockets, _) = client(&node, resume);
+    assert_eq!(once(&again, &unlink), Err(Errno::IO), "nobody can tell");
+}
