@@ -3,7 +3,7 @@
 mod common;
 
 use common::TempDir;
-use common::nodes::{Running, pattern, say, skipped, until};
+use common::nodes::{Running, pattern, skipped, until};
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -72,7 +72,7 @@ impl Clock {
             .arg(&library)
             .arg(&source);
         if !compile.status().is_ok_and(|status| status.success()) {
-            say("skipped: no gcc here");
+            skipped("no gcc here");
             return None;
         }
         let clock = Clock {

@@ -8,7 +8,7 @@ mod common;
 use common::apart::{apart, run};
 use common::forwarded::{FAR, forwarded, succeeds};
 use common::nodes::{
-    At, Mounted, Node, PROGRAMS, Running, beside, killed_while, pattern, say, script, until,
+    At, Mounted, Node, PROGRAMS, Running, beside, killed_while, pattern, script, skipped, until,
 };
 use common::{presagio_ok, program};
 use rustix::process::{Signal, kill_process};
@@ -159,7 +159,7 @@ fn traced(dir: &Path, export: &Path) -> Option<(Running, At)> {
     let mut can = Command::new("strace");
     let can = can.args(["-f", "-o", "/dev/null", "true"]).status();
     if !can.is_ok_and(|status| status.success()) {
-        say("skipped: strace cannot follow here");
+        skipped("strace cannot follow here");
         return None;
     }
     let node = Running::start(strace);

@@ -18,7 +18,7 @@ fn start() -> Option<Exported> {
     match Direct::is_possible(&node.export()) {
         Ok(true) => Some(node),
         other => {
-            println!("skipped: no O_DIRECT here: {other:?}");
+            common::skipped(&format!("no O_DIRECT here: {other:?}"));
             None
         }
     }

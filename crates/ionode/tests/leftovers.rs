@@ -85,7 +85,7 @@ fn a_read_that_the_kernel_did_not_take_is_told_again_without_another() {
     command.env(AS_NODE, directory.path());
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     let Ok(mut child) = command.spawn() else {
-        return println!("skipped: no strace here");
+        return common::skipped("no strace here");
     };
     let ready = directory.path().join("ready");
     let mut ended = false;
@@ -94,7 +94,7 @@ fn a_read_that_the_kernel_did_not_take_is_told_again_without_another() {
         ended || ready.exists()
     });
     if ended {
-        return println!("skipped: strace cannot follow here");
+        return common::skipped("strace cannot follow here");
     }
     let impatient = Options {
         timeout: Duration::from_secs(20),
@@ -113,7 +113,7 @@ fn a_read_that_the_kernel_did_not_take_is_told_again_without_another() {
     assert!(bytes == pattern(1, 1 << 20)[500_000..510_000]);
     let calls = fs::read_to_string(directory.path().join("calls")).unwrap();
     if !calls.contains("INJECTED") {
-        println!("skipped: no io_uring here, or the file was not cold");
+        common::skipped("no io_uring here, or the file was not cold");
     }
 }
 

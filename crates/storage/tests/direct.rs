@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{create, open, pattern, read, size};
+use common::{create, open, pattern, read, size, skipped};
 use presagio_core::Range;
 use presagio_storage::{Bytes, Direct, Directory, Durable, Located, Now, Storage};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn start() -> Option<(tempfile::TempDir, Direct)> {
     match Direct::is_possible(place.path()) {
         Ok(true) => Some((place, Direct::new(Arc::new(Directory)))),
         other => {
-            println!("skipped: no O_DIRECT here: {other:?}");
+            skipped(&format!("no O_DIRECT here: {other:?}"));
             None
         }
     }

@@ -10,6 +10,7 @@ pub mod tree;
 
 use presagio_forward::mount::{self, Mounted};
 use presagio_forward::{Address, Options, Remote};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,6 +33,24 @@ pub fn against(test: impl Fn(&mut Server)) {
         }
     }
     panic!("diod crashed each time");
+}
+
+/// Whether tests that need it can be done; says so if not.
+#[track_caller]
+pub fn is_root(what: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skipped(&format!("{what} needs root"));
+    }
+    is_root
+}
+
+/// Says why a test is not done, past the capture of its output. Where changes are judged it has to be.
+#[track_caller]
+pub fn skipped(why: &str) {
+    let is_judged = std::env::var_os("CI").is_some_and(|it| it == "true");
+    assert!(!is_judged, "a test would be skipped: {why}");
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Whose server it is.
