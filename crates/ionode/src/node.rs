@@ -55,6 +55,9 @@ const PASSED_ON: Duration = Duration::from_secs(5);
 /// Files that wait for their clients at most.
 const LINGERING_MAX: usize = 1 << 16;
 
+/// How long the end of a trace may take where the node has not ended in time.
+const TRACE_MAX: Duration = Duration::from_secs(2);
+
 /// How often the other nodes are told which files without a name are in use: often enough for what they let go after a day.
 const TELL_EVERY: Duration = Duration::from_secs(3600);
 
@@ -722,7 +725,8 @@ impl Node {
     }
 
     /// Drains it and ends it, within `patience` and `more` on top of that. False if it has not ended by then, since storage hangs: what
-    /// is left of it ends with the process. A trace that it records is whole in any case.
+    /// is left of it ends with the process. A trace that it records is whole in any case, unless what that lies on hangs as well:
+    /// for that it waits two seconds.
     pub fn end(self, patience: Duration, more: Duration) -> bool {
         let shared = self.shared.clone();
         let (ended, ends) = std::sync::mpsc::channel();
@@ -736,8 +740,8 @@ impl Node {
             Ok(_) => ends.recv_timeout(patience + more).is_ok(),
             Err(_) => false,
         };
-        if !has_ended && let Err(error) = shared.data.recording.stop() {
-            tracing::warn!("the trace is cut short: {error}");
+        if !has_ended {
+            shared.end_trace();
         }
         has_ended
     }
@@ -787,6 +791,22 @@ impl Drop for Node {
 }
 
 impl Shared {
+    /// Ends the trace, of a node that has not ended: a thread does, since it may be the trace that hangs.
+    fn end_trace(self: Arc<Shared>) {
+        let (ended, ends) = std::sync::mpsc::channel();
+        let stop = move || {
+            // Nobody may listen any more.
+            let _ = ended.send(self.data.recording.stop());
+        };
+        let builder = std::thread::Builder::new().name("presagio-trace".to_owned());
+        let why = match builder.spawn(stop).map(|_| ends.recv_timeout(TRACE_MAX)) {
+            Ok(Ok(Ok(_))) => return,
+            Ok(Ok(Err(error))) | Err(error) => error.to_string(),
+            Ok(Err(_)) => "what it lies on hangs".to_owned(),
+        };
+        tracing::warn!("the trace is cut short: {why}");
+    }
+
     /// Of the node of this name, which nobody else must have if it `is_taken`.
     fn new(
         config: Config,
@@ -996,6 +1016,8 @@ fn take_in(mut arrival: Arrival, shared: &Shared, mail: &Mailboxes) {
 mod tests {
     use super::*;
     use presagio_storage::Directory;
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
     use std::sync::mpsc::channel;
 
     fn node(directory: &Path) -> Node {
@@ -1018,6 +1040,31 @@ mod tests {
         assert!(!hangs.end(Duration::ZERO, Duration::from_millis(50)));
         assert!(trace.exists() && matches!(shared.data.recording.stop(), Ok(None)));
         drop(goes_on);
+    }
+
+    /// It is a pipe that is full, and nobody reads it.
+    #[test]
+    fn a_node_whose_trace_hangs_too_does_not_keep_its_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut hangs = node(directory.path());
+        let trace = directory.path().join("trace");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &trace, kind, mode, 0).unwrap();
+        let mut options = std::fs::File::options();
+        let options = options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK);
+        let mut pipe = options.open(&trace).unwrap();
+        hangs.record(&trace).unwrap();
+        while pipe.write(&[0]).is_ok() {}
+        let (goes_on, wait) = channel::<()>();
+        let stuck = std::thread::spawn(move || wait.recv().unwrap_or_default());
+        hangs.threads.push(stuck);
+        let (send, ended) = channel();
+        std::thread::spawn(move || send.send(hangs.end(Duration::ZERO, Duration::from_millis(50))));
+        assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(false));
+        drop((goes_on, pipe));
     }
 
     #[test]
