@@ -176,6 +176,7 @@ impl Data {
         file: Arc<OpenFile>,
         payload: Payload,
     ) {
+        let is_quick = self.pace.is_quick(WRITING) && file.durable.is_none();
         let data = self.clone();
         let work = move || {
             let count = unharmed(|| {
@@ -188,7 +189,7 @@ impl Data {
             };
             data.mail[to.turner].post(|mail| mail.done.push(Done { to, out }));
         };
-        match self.pace.is_quick(WRITING) {
+        match is_quick {
             true => work(),
             false => self.jobs.run(work),
         }

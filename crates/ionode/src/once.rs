@@ -421,10 +421,13 @@ impl Once {
     }
 
     /// Whether a request may be one that came before, or have to wait for another. It does not wait to say so.
-    pub fn may_repeat(&self) -> bool {
+    pub fn may_repeat(&self, sequence: u64, settled: u64) -> bool {
         // Locked, somebody begins or ends a request, for as long as the storage hangs.
-        let state = self.state.try_lock();
-        state.map_or(true, |state| !state.replies.is_empty())
+        let Ok(state) = self.state.try_lock() else {
+            return true;
+        };
+        let runs = |(other, step): (&u64, &Step)| *other > settled && *step == Step::Running;
+        state.replies.contains_key(&sequence) || state.replies.iter().any(runs)
     }
 
     /// Request `sequence` came; the replies up to `settled` are not needed any more.
@@ -1096,15 +1099,29 @@ mod tests {
         assert_eq!(waiting.join().unwrap(), Err(Errno::IO));
     }
 
+    #[test]
+    fn only_what_came_before_and_what_is_under_way_keep_a_request_from_being_done_at_once() {
+        let (_, once) = first(None);
+        once.begin(1, 0, None).unwrap();
+        assert!(once.may_repeat(1, 0) && once.may_repeat(2, 0));
+        once.done(1, kept(b"r"));
+        assert!(once.may_repeat(1, 0), "it was done");
+        assert!(!once.may_repeat(2, 0) && !once.may_repeat(2, 1));
+        once.begin(2, 1, None).unwrap();
+        assert!(once.may_repeat(3, 1) && !once.may_repeat(3, 2));
+        once.abandon(2);
+        assert!(once.may_repeat(2, 1) && !once.may_repeat(3, 1));
+    }
+
     /// Loops ask that of every request.
     #[test]
     fn whether_a_request_may_repeat_is_said_also_while_the_storage_hangs() {
         let (_, once) = first(None);
-        assert!(!once.may_repeat());
+        assert!(!once.may_repeat(1, 0));
         let asks = once.clone();
         let (send, said) = std::sync::mpsc::channel();
         let hangs = once.state();
-        let asking = std::thread::spawn(move || send.send(asks.may_repeat()));
+        let asking = std::thread::spawn(move || send.send(asks.may_repeat(1, 0)));
         let said = said.recv_timeout(Duration::from_secs(60));
         drop(hangs);
         asking.join().unwrap().unwrap();

@@ -837,7 +837,7 @@ impl Turner {
                 104 => self.node.munge.is_some() || session.may_come_again(),
                 // What the client was just doing on another connection has to end first.
                 200 => session.comes_again(frame.body),
-                kind => kind == 204 && session.may_repeat(),
+                _ => false,
             },
             session,
             dialect: self.connections[slot].dialect,
@@ -848,10 +848,10 @@ impl Turner {
     }
 
     fn do_or_hand_over(&mut self, perform: Perform) {
-        if self.node.pace.is_quick(perform.kind.0) && !perform.may_wait {
-            return self.tasks.push(Task::Perform(perform));
+        match perform.is_for_threads(&self.node) {
+            true => perform.hand_over(&self.node),
+            false => self.tasks.push(Task::Perform(perform)),
         }
-        perform.hand_over(&self.node);
     }
 
     /// Tells that an old request is answered, once it is.
@@ -1078,10 +1078,8 @@ impl Task {
         match self {
             Task::Serve(batch) => node.data.serve(&batch),
             Task::Append(to, session, file, data) => node.data.append(to, session, file, data),
-            // Many may have been found to do before one of them hung.
-            Task::Perform(perform) if !node.pace.is_quick(perform.kind.0) => {
-                perform.hand_over(node)
-            }
+            // Many may have been found to do before one of them hung, or another loop began the same.
+            Task::Perform(perform) if perform.is_for_threads(node) => perform.hand_over(node),
             Task::Perform(perform) => perform.run(node),
         }
     }
@@ -1098,6 +1096,18 @@ pub struct Perform {
 }
 
 impl Perform {
+    /// Whether it may have to wait, or its like took long lately.
+    fn is_for_threads(&self, node: &Shared) -> bool {
+        let is_numbered = self.kind.0 == ONCE;
+        // Behind two numbers: an append takes as long as any write does.
+        let appends = is_numbered && self.body.get(16) == Some(&WRITING);
+        let is_slow = |kind| !node.pace.is_quick(kind);
+        is_slow(self.kind.0)
+            || appends && is_slow(WRITING)
+            || self.may_wait
+            || is_numbered && self.session.may_wait(&self.body)
+    }
+
     fn hand_over(self, node: &Arc<Shared>) {
         let here = node.clone();
         node.jobs.run(move || self.run(&here));

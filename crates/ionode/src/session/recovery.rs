@@ -2,6 +2,7 @@
 
 use super::fence::Inside;
 use super::{Answer, Held, Open, Session, refuse};
+use crate::data::WRITING;
 use crate::error::{OrErrno, Result};
 use crate::handles;
 use crate::identity::NOBODY;
@@ -429,10 +430,20 @@ impl Session {
         }
     }
 
-    /// Whether the client's numbered requests may be repetitions, which may have to wait.
-    pub fn may_repeat(&self) -> bool {
-        self.greeting
-            .get()
-            .is_some_and(|greeting| greeting.once.may_repeat())
+    /// Whether a numbered request, by its fields, may be a repetition, which may have to wait, or is an append that waits until it
+    /// is durable.
+    pub fn may_wait(&self, once: &[u8]) -> bool {
+        let Some(greeting) = self.greeting.get() else {
+            return false;
+        };
+        let number = |at: usize| Some(u64::from_le_bytes(*once.get(at..)?.first_chunk()?));
+        let may_repeat = |(sequence, settled)| greeting.once.may_repeat(sequence, settled);
+        let is_durable = |fid: &[u8; 4]| {
+            let held = self.held(Fid(u32::from_le_bytes(*fid)));
+            held.is_ok_and(|held| held.file().is_ok_and(|file| file.durable.is_some()))
+        };
+        let appends = once.get(16) == Some(&WRITING);
+        let to = once.get(17..).and_then(<[u8]>::first_chunk);
+        number(0).zip(number(8)).is_none_or(may_repeat) || appends && to.is_none_or(is_durable)
     }
 }
