@@ -164,12 +164,12 @@ impl Seat {
         }
     }
 
-    /// Whether whoever sits here is held up, and with what.
-    fn is_held_up(&self) -> Option<u8> {
+    /// Whether whoever sits here is held up: since when, and with what.
+    fn is_held_up(&self) -> Option<(u64, u8)> {
         let since = self.away_since.load(Ordering::SeqCst);
         let now = self.start.elapsed().as_nanos() as u64;
         let is_held_up = since > 0 && now.saturating_sub(since) > HELD_UP.as_nanos() as u64;
-        is_held_up.then(|| self.away_with.load(Ordering::Relaxed))
+        is_held_up.then(|| (since, self.away_with.load(Ordering::Relaxed)))
     }
 }
 
@@ -188,20 +188,24 @@ pub fn watch(seats: &[Arc<Seat>], ending: &AtomicBool) {
         turns = now;
         std::thread::park_timeout(if busy { LOOK_EVERY } else { LOOK_EVERY_IDLE });
         for seat in seats {
-            let Some(kind) = seat.is_held_up() else {
+            let Some((since, kind)) = seat.is_held_up() else {
                 continue;
             };
             if !seat.gets_held_up(kind) {
                 continue;
             }
             tracing::warn!("loop {} is held up: another thread takes over", seat.number);
-            let since = seat.away_since.swap(0, Ordering::SeqCst);
-            if let Err(error) = seat.take() {
-                seat.came_back(kind);
-                // So it is looked at again, unless it has come back.
-                let away = &seat.away_since;
-                let _ = away.compare_exchange(0, since, Ordering::SeqCst, Ordering::SeqCst);
-                tracing::warn!("no thread to take over loop {}: {error}", seat.number);
+            match seat.take() {
+                // The next one may be away by now, or may not even sit: this is not looked at again.
+                Ok(()) => {
+                    let (away, order) = (&seat.away_since, Ordering::SeqCst);
+                    let _ = away.compare_exchange(since, 0, order, order);
+                }
+                // It is, unless it comes back.
+                Err(error) => {
+                    seat.came_back(kind);
+                    tracing::warn!("no thread to take over loop {}: {error}", seat.number);
+                }
             }
         }
     }
