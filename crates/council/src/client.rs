@@ -432,3 +432,47 @@ fn send(stream: &dyn Stream, message: &Message) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    };
+
+    fn socket() -> OwnedFd {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+    }
+
+    /// It takes connections in as long as its queue has room, and never looks at one.
+    #[test]
+    fn who_ends_a_line_does_not_wait_for_a_council_that_swallows_connections() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("council");
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let swallows = socket();
+        bind(&swallows, &address).unwrap();
+        listen(&swallows, 0).unwrap();
+        let mut queue = vec![socket()];
+        while connect(&queue[0], &address).is_ok() {
+            queue.insert(0, socket());
+        }
+        let client = Client::start(ClientConfig {
+            council: Address::Unix(path),
+            name: "node".to_owned(),
+            epoch: 1,
+            proof: Proof::Kernel,
+        });
+        let desk = Arc::downgrade(&client.as_ref().unwrap().desk);
+        drop(client);
+        assert!(desk.strong_count() > 0, "a thread still connects");
+        // And does not for ever.
+        drop((swallows, queue));
+        let late = Instant::now() + Duration::from_secs(60);
+        while desk.strong_count() > 0 {
+            assert!(Instant::now() < late, "the threads end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
