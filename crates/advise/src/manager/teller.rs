@@ -1,7 +1,7 @@
 //! Tells I/O nodes what will be asked of them, on a thread of its own, so that the manager never waits for a node.
 //!
-//! The nodes are reached as the programs reach them, through the switchboard. Where programs are spread over nodes it is
-//! not known which node a program talks to, so all are told; where files are, the node of the file is.
+//! The nodes are reached as the programs reach them, through the switchboard. The programs of a run begin at one of them, and
+//! may have lost it since, so all are told; where files are spread, the node of the file is.
 
 use super::threads;
 use presagio_core::{Nanos, Op, Range};
