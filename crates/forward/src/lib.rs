@@ -29,7 +29,8 @@ pub mod switchboard;
 pub use ahead::Ahead;
 pub use file::{Far, File, Listed, Owner, Span};
 pub use options::{
-    Connected, Credential, Dial, Identity, Instance, LastResort, Options, Resort, Spread, Witness,
+    Connected, Credential, Dial, Identity, Instance, LastResort, Options, Others, Resort, Spread,
+    Witness,
 };
 pub use preference::preference;
 pub use presagio_ninep::{Address, BadAddress};

@@ -151,6 +151,21 @@ impl fmt::Debug for Witness {
     }
 }
 
+/// The other processes of a run, which are to be at the same node.
+#[derive(Clone)]
+pub struct Others {
+    /// Where one of them went that had lost its node, or did not find it.
+    pub node: Option<usize>,
+    /// Is told where this one went then, for those that begin later.
+    pub told: Arc<dyn Fn(usize) + Send + Sync>,
+}
+
+impl fmt::Debug for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Others({:?})", self.node)
+    }
+}
+
 /// How files are reached.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -192,6 +207,8 @@ pub struct Options {
     pub owners: Option<Instance>,
     /// Who is told before the first lock, so that our locks end with us.
     pub witness: Option<Witness>,
+    /// With whom we are to be at the same node, if clients are spread.
+    pub others: Option<Others>,
 }
 
 impl Options {
@@ -218,6 +235,7 @@ impl Options {
             fill: client::Options::default().fill,
             owners: None,
             witness: None,
+            others: None,
         }
     }
 

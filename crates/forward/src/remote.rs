@@ -69,7 +69,7 @@ impl Remote {
             None => Instance::draw()?,
         };
         options.instance = Some(instance);
-        // Clients that share owners are the processes of one run: they go to the same node, and see what each other did.
+        // Clients that share owners are the processes of one run: they begin at the same node, and see what each other did.
         let run = options.owners.unwrap_or(instance);
         let by_client = preference(&options.nodes, &run.0);
         let orders: Vec<Vec<usize>> = match options.spread {

@@ -83,6 +83,46 @@ fn programs_come_back_to_a_node_that_was_killed_through_it() {
     assert!(remote.status().connections > 1);
 }
 
+/// Its node is killed, and is back before the next program begins.
+#[test]
+fn who_begins_later_begins_where_others_of_the_run_went() {
+    let directory = tempfile::tempdir().unwrap();
+    let (one, first) = patient_node(directory.path(), "one");
+    let (two, second) = patient_node(directory.path(), "two");
+    let mut options = Options::new(vec![first, second]);
+    options.owners = Some(Instance([7; 16]));
+    let prefix = b"/far".to_vec();
+    let switchboard = Switchboard::open(vec![Forwarded { prefix, options }]).unwrap();
+    let name = switchboard.name().to_owned();
+    let _serving = switchboard.serve().unwrap();
+    let begin = || {
+        let mut all = Line::call(&name).unwrap().exports().unwrap();
+        let remote = Remote::new(all.remove(0).options).unwrap();
+        let root = remote.root(rustix::process::geteuid().as_raw()).unwrap();
+        (remote, root)
+    };
+    let at = |remote: &Remote| remote.status().node.expect("a node");
+    let (earlier, root) = begin();
+    let before = at(&earlier);
+    assert_eq!(at(&begin().0), before, "all begin at the same");
+    let (lost, socket, other) = match before.contains("/one") {
+        true => (one, "one", two),
+        false => (two, "two", one),
+    };
+    drop(lost);
+    root.getattr().unwrap();
+    assert_ne!(at(&earlier), before, "it has lost its node");
+    let back = patient_node(directory.path(), socket);
+    let (later, root) = begin();
+    assert_eq!(at(&later), at(&earlier));
+    // And if that one is lost too, back again.
+    drop(other);
+    root.getattr().unwrap();
+    assert_eq!(at(&later), before);
+    assert_eq!(at(&begin().0), before);
+    drop(back);
+}
+
 #[test]
 fn an_error_of_the_dialling_arrives() {
     let mut server = Server::start();
@@ -156,7 +196,7 @@ fn garbage_gets_no_answer_and_does_no_harm() {
     let _serving = switchboard.serve().unwrap();
     for garbage in [
         &b"x"[..],
-        b"\x02\x09aaaabbbb",
+        b"\x03\x09aaaabbbb",
         b"\x01\x01\0\0\0\0\0\0\0\0",
         &[1; 4000],
     ] {
@@ -236,7 +276,7 @@ fn another_user_gets_nothing() {
     let script = "import socket,sys\n\
         s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\n\
         s.connect('\\0'+sys.argv[1])\n\
-        try:\n s.send(bytes([2,1]+[0]*24)); print(len(s.recv(100000)))\n\
+        try:\n s.send(bytes([3,1]+[0]*24)); print(len(s.recv(100000)))\n\
         except OSError: print(0)";
     let ask = |uid: u32| {
         let mut python = Command::new("python3");

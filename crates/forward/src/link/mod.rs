@@ -187,11 +187,16 @@ impl Link {
         &self.order
     }
 
-    /// Whom to try, in this order: the last node, the others, one that was silent, and what is there for want of a
-    /// better one; only the latter if it is too early for the nodes.
+    /// Where the other processes of this run went.
+    fn others_node(&self) -> Option<usize> {
+        self.options.others.as_ref()?.node
+    }
+
+    /// Whom to try, in this order: the last node, or where others of this run went; the others; one that was silent; and what
+    /// is there for want of a better one. Only the latter if it is too early for the nodes.
     fn candidates(&self) -> Vec<Target> {
         let state = lock(&self.state);
-        let (last, silent) = (state.node, state.silent);
+        let (last, silent) = (state.node.or_else(|| self.others_node()), state.silent);
         let without = state.without_since.elapsed();
         let is_too_early = !state.backoff.are_nodes_due();
         drop(state);
@@ -292,13 +297,32 @@ impl Link {
         let mut state = lock(&self.state);
         state.reconnecting = false;
         state.backoff = Backoff::new(self.instance);
-        match connection.target {
+        let (target, before) = (connection.target, state.node);
+        match target {
             Target::Node(node) => (state.node, state.silent) = (Some(node), None),
             Target::LastResort if self.options.threads => reconnect::watch(self, &connection),
             Target::LastResort => {}
         }
         state.connection = Some(connection);
         self.changed.notify_all();
+        drop(state);
+        if let Target::Node(node) = target {
+            self.went_to(node, before);
+        }
+    }
+
+    /// Those that begin later are told if this is not the node where they would.
+    fn went_to(&self, node: usize, before: Option<usize>) {
+        let expected = before
+            .or_else(|| self.others_node())
+            .unwrap_or(self.order[0]);
+        // Who knows of one node only has not chosen it.
+        if let Some(others) = &self.options.others
+            && node != expected
+            && self.order.len() > 1
+        {
+            (others.told)(node);
+        }
     }
 
     /// A node has not answered in time.

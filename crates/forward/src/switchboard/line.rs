@@ -1,8 +1,8 @@
 //! The side of the programs: asks, and waits for the answer for a bounded time.
 
 use super::Forwarded;
-use super::wire::{ANSWER_MAX, Question, garbage, read_answer, read_exports};
-use crate::options::{Connected, Credential, Dial, LastResort, Witness};
+use super::wire::{ANSWER_MAX, NOWHERE, Question, garbage, read_answer, read_exports};
+use crate::options::{Connected, Credential, Dial, LastResort, Others, Spread, Witness};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
@@ -42,6 +42,9 @@ impl Line {
             let credential = through.credential.then(|| self.credential(export));
             let direct = through.direct.then(|| self.direct(export));
             (one.options.credential, one.options.last_resort) = (credential, direct);
+            let node = through.went.map(|node| node as usize);
+            one.options.others =
+                (one.options.spread == Spread::Clients).then(|| self.others(export, node));
             one
         });
         Ok(wired.collect())
@@ -59,6 +62,17 @@ impl Line {
         })));
         one.options.threads = false;
         one
+    }
+
+    fn others(&self, export: u32, node: Option<usize>) -> Others {
+        let line = self.clone();
+        let told = move |node| {
+            let node = u32::try_from(node).unwrap_or(NOWHERE);
+            // Who is not told begins where it would have begun.
+            let _ = line.ask(Question::Went { export, node }, PATIENCE);
+        };
+        let told = Arc::new(told);
+        Others { node, told }
     }
 
     fn dial(&self, export: u32, node: usize, patience: Duration) -> io::Result<Connected> {

@@ -1,11 +1,12 @@
 //! How the processes of one command reach the nodes: through the supervisor of the command.
 //!
-//! The supervisor runs a [`Switchboard`]: an abstract Unix socket that answers five questions, to processes of the same
+//! The supervisor runs a [`Switchboard`]: an abstract Unix socket that answers six questions, to processes of the same
 //! user only. *What is forwarded?* (prefixes, and how their nodes are to be talked to); *a connection to this node, please*
 //! (it connects, and hands the socket over; where there is TLS, one end of a pair whose other end it relays); *a
 //! credential, please* (of MUNGE); *will you see to it that my locks end with me?* (it waits for the end of the process, and
-//! tells the nodes); *a way around the nodes, please* (where there is a last resort). So the programs of a command hold no key,
-//! and need no way of their own to a node.
+//! tells the nodes); *a way around the nodes, please* (where there is a last resort); *will you tell those who begin later
+//! where I went?* (it had lost its node, and all are to be at one). So the programs of a command hold no key, and need no
+//! way of their own to a node.
 //!
 //! A program asks through a [`Line`], which connects for each question: nothing of it is left open, and nothing shared by
 //! a fork. Both sides look at who the other one is (SO_PEERCRED), since anybody may take an abstract name.

@@ -6,7 +6,7 @@
 //! wait in the socket's queue.
 
 use super::Forwarded;
-use super::wire::{ANSWER_MAX, Question, answer, exports};
+use super::wire::{ANSWER_MAX, NOWHERE, Question, answer, exports};
 use super::witness::Watch;
 use crate::options::{Connected, Instance, Options};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -19,6 +19,7 @@ use rustix::process::{Pid, geteuid};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub struct Serving {
 impl Switchboard {
     /// Takes a name of its own. No thread is started yet.
     pub fn open(exports: Vec<Forwarded>) -> io::Result<Switchboard> {
-        if super::wire::exports(&exports).len() >= ANSWER_MAX {
+        if super::wire::exports(&exports, |_| NOWHERE).len() >= ANSWER_MAX {
             let what = "more is to be forwarded than a program can be told: name fewer nodes";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
@@ -82,6 +83,11 @@ impl Switchboard {
     pub fn serve(self) -> io::Result<Serving> {
         let socket = Arc::new(self.socket);
         let desk = Arc::new(Desk {
+            went: self
+                .exports
+                .iter()
+                .map(|_| AtomicU32::new(NOWHERE))
+                .collect(),
             exports: self.exports,
             answering: Mutex::new(0),
             done: Condvar::new(),
@@ -119,6 +125,8 @@ impl Drop for Serving {
 #[derive(Debug)]
 struct Desk {
     exports: Vec<Forwarded>,
+    /// To which node of each a process went last that had lost another.
+    went: Vec<AtomicU32>,
     answering: Mutex<usize>,
     done: Condvar,
     watch: Watch,
@@ -198,7 +206,15 @@ impl Desk {
     /// To the process `pid`, which waits meanwhile.
     fn reply(&self, question: Question, pid: Pid) -> io::Result<(Vec<u8>, Option<Connected>)> {
         match question {
-            Question::Exports => Ok((exports(&self.exports), None)),
+            Question::Exports => {
+                let went = |export: usize| self.went[export].load(Ordering::Relaxed);
+                Ok((exports(&self.exports, went), None))
+            }
+            Question::Went { export, node } => {
+                self.options(export)?;
+                self.went[export as usize].store(node, Ordering::Relaxed);
+                Ok((Vec::new(), None))
+            }
             Question::Dial { export, node } => {
                 let socket = dial(self.options(export)?, node as usize)?;
                 Ok((Vec::new(), Some(socket)))

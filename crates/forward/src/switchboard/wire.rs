@@ -4,7 +4,7 @@
 //! question: version[1] op[1] export[4] node[4] instance[16]; `node` is milliseconds where the last resort is asked for
 //! answer:   0[1], then what was asked for; or 1[1] errno[4] text
 //! exports:  count[4], then count times
-//!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] direct[1] owners[16]
+//!           prefix count[4] node... export client job program rank[4] spread[1] credential[1] direct[1] went[4] owners[16]
 //!           msize[4] files_max[8] timeout_us[8] connect_timeout_us[8] patience_us[8]
 //! ```
 
@@ -13,7 +13,7 @@ use crate::options::{Identity, Instance, Options, Spread};
 use std::io;
 use std::time::Duration;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The longest answer.
 pub(super) const ANSWER_MAX: usize = 128 << 10;
@@ -39,7 +39,15 @@ pub(super) enum Question {
         export: u32,
         without: Duration,
     },
+    /// The process that asks went to this node, since it had lost another: those that begin later are to be told.
+    Went {
+        export: u32,
+        node: u32,
+    },
 }
+
+/// Of an export of which no process went anywhere.
+pub(super) const NOWHERE: u32 = u32::MAX;
 
 impl Question {
     pub(super) const SIZE: usize = 26;
@@ -55,6 +63,7 @@ impl Question {
                 let ms = u32::try_from(without.as_millis()).unwrap_or(u32::MAX);
                 (5, export, ms, none)
             }
+            Question::Went { export, node } => (6, export, node, none),
         };
         let mut bytes = [0; Question::SIZE];
         bytes[..2].copy_from_slice(&[VERSION, op]);
@@ -79,6 +88,7 @@ impl Question {
                 export,
                 without: Duration::from_millis(node.into()),
             }),
+            (VERSION, 6, []) => Some(Question::Went { export, node }),
             _ => None,
         }
     }
@@ -125,19 +135,23 @@ pub(super) fn garbage() -> io::Error {
     )
 }
 
-/// All that a program has to know of what is forwarded.
-pub(super) fn exports(all: &[Forwarded]) -> Vec<u8> {
+/// All that a program has to know of what is forwarded, and to which nodes others went.
+pub(super) fn exports(all: &[Forwarded], went: impl Fn(usize) -> u32) -> Vec<u8> {
     let mut out = Writer(Vec::new());
     out.u32(all.len() as u32);
-    all.iter().for_each(|one| out.forwarded(one));
+    for (index, one) in all.iter().enumerate() {
+        out.forwarded(one, went(index));
+    }
     out.0
 }
 
-/// What else there is to ask the switchboard for, for one export.
+/// What else there is to ask the switchboard for, for one export, and what it knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Through {
     pub(super) credential: bool,
     pub(super) direct: bool,
+    /// Where a process went that had lost its node.
+    pub(super) went: Option<u32>,
 }
 
 /// The other way round; the options say nothing yet of how to dial.
@@ -168,7 +182,7 @@ impl Writer {
         self.u64(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
-    fn forwarded(&mut self, one: &Forwarded) {
+    fn forwarded(&mut self, one: &Forwarded, went: u32) {
         let options = &one.options;
         self.text(&one.prefix);
         self.u32(options.nodes.len() as u32);
@@ -188,6 +202,7 @@ impl Writer {
         self.0.push((options.spread == Spread::Files).into());
         self.0.push(options.credential.is_some().into());
         self.0.push(options.last_resort.is_some().into());
+        self.u32(went);
         let owners = options.owners.unwrap_or(Instance([0; 16]));
         self.0.extend_from_slice(&owners.0);
         self.u32(options.msize);
@@ -253,6 +268,7 @@ impl<'a> Reader<'a> {
         let through = Through {
             credential: self.byte()? != 0,
             direct: self.byte()? != 0,
+            went: Some(self.u32()?).filter(|node| *node != NOWHERE),
         };
         let owners = Instance(*self.take(16)?.first_chunk()?);
         options.owners = (owners.0 != [0; 16]).then_some(owners);
@@ -287,8 +303,10 @@ mod tests {
     #[test]
     fn what_is_forwarded_arrives_as_it_was() {
         let all = [sample(), sample()];
-        let read = read_exports(&exports(&all)).unwrap();
+        let went = |index| [1, NOWHERE][index];
+        let read = read_exports(&exports(&all, went)).unwrap();
         assert_eq!(read.len(), 2);
+        assert_eq!((read[0].1.went, read[1].1.went), (Some(1), None));
         for (one, through) in read {
             let expected = Forwarded {
                 options: all[0].options.clone(),
@@ -327,6 +345,7 @@ mod tests {
                 export: 3,
                 without: Duration::from_millis(7500),
             },
+            Question::Went { export: 1, node: 2 },
         ] {
             assert_eq!(Question::read(&question.bytes()), Some(question));
         }
@@ -337,7 +356,7 @@ mod tests {
         fn garbage_is_refused_and_nothing_worse(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..300) {
             let _ = (Question::read(&bytes), read_answer(&bytes).is_ok());
             let _ = read_exports(&bytes);
-            let whole = exports(&[sample()]);
+            let whole = exports(&[sample()], |_| NOWHERE);
             let cut = cut % whole.len();
             prop_assert!(read_exports(&whole[..cut]).is_err());
         }
