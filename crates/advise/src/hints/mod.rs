@@ -22,6 +22,7 @@ mod residency;
 pub use device::{Device, Storage};
 pub use reopen::{ReopenError, open_regular, reopen};
 pub use residency::residency;
+pub(crate) use residency::whole_pages;
 
 use crate::blocks::FileKey;
 use crate::config::Mode;

@@ -35,6 +35,10 @@ impl Manager {
     /// The run is over.
     pub(super) fn finish(&mut self) -> Summary {
         self.sweep();
+        if self.advise {
+            // What programs left that were killed with their files open.
+            self.plan();
+        }
         let left: Vec<ProcessEntry> = self.arena.processes().collect();
         // Exiting ones are as good as gone; and so is the one that we are in.
         let myself = std::process::id();

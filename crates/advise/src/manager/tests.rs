@@ -463,6 +463,54 @@ fn what_was_written_is_let_go_when_the_mind_says_so() {
     look_until(&mut manager, || there(&file) == 0);
 }
 
+/// Advises to let all go that was read.
+fn passing() -> Box<MakeMind> {
+    let config =
+        r#"{ "File": [ { "Path": "*/data", "DontNeed": [ { "Offset": 0, "Length": 0 } ] } ] }"#;
+    Box::new(|_| Box::new(Configured::new(config.parse().unwrap(), Box::new(Nothing))))
+}
+
+/// A small file that is configured to be let go, of which a program has read the first MiB: all but so many bytes.
+fn passed(manager: &mut Manager, here: &Path, left: usize) -> (File, Program) {
+    let path = here.join("data");
+    let file = file_on_disk(&path, (1 << 20) + left);
+    let mut program = Program::with_file(manager, &file, &path);
+    let began = manager.began;
+    for at in (0..1 << 20).step_by(1 << 16) {
+        program.tell_at(Kind::Operation(Action::Read), began + at, at, 1 << 16);
+    }
+    (file, program)
+}
+
+#[test]
+fn a_file_that_is_not_needed_again_is_let_go_at_its_end_however_small_it_is() {
+    let here = directory();
+    let mut manager = make(true, passing(), None);
+    let (file, _program) = passed(&mut manager, here.path(), 0);
+    look_until(&mut manager, || there(&file) == 0);
+}
+
+#[test]
+fn what_was_read_and_is_not_needed_again_is_let_go_when_the_file_is_closed() {
+    let here = directory();
+    let mut manager = make(true, passing(), None);
+    let (file, mut program) = passed(&mut manager, here.path(), 4096);
+    let close = Kind::Operation(Action::Close);
+    program.tell_at(close, manager.began + (1 << 30), 0, 0);
+    look_until(&mut manager, || there(&file) == 0);
+}
+
+#[test]
+fn what_is_not_needed_again_is_let_go_though_the_program_ends_with_the_run() {
+    let here = directory();
+    let mut manager = make(true, passing(), None);
+    let (file, mut program) = passed(&mut manager, here.path(), 4096);
+    let close = Kind::Operation(Action::Close);
+    program.tell_at(close, manager.began + (1 << 30), 0, 0);
+    manager.work(&Over);
+    assert_eq!(there(&file), 0);
+}
+
 #[test]
 fn where_one_file_of_a_device_cannot_be_opened_the_next_is_and_the_first_is_told_of_then() {
     let scribe = Scribe::default();
