@@ -198,8 +198,12 @@ impl Manager {
                 "calls of io_uring: what went through it",
             ),
             (
-                self.rings.found,
+                self.rings.io_uring,
                 "processes that have rings of io_uring: what went through them",
+            ),
+            (
+                self.rings.aio,
+                "processes that use the kernel's asynchronous I/O (libaio, io_submit): what went through it",
             ),
             (
                 of(Counter::RawCalls),

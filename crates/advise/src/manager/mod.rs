@@ -348,7 +348,7 @@ impl Manager {
             self.end(pid, now);
         }
         self.close_lost(now);
-        self.rings.look(now, rings::has_ring);
+        self.rings.look(now, rings::ring_of);
         if let Some(workers) = &mut self.workers {
             workers.close_unwanted(now);
         }
