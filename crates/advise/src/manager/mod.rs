@@ -390,6 +390,11 @@ impl Manager {
     }
 }
 
+/// Whether this process is a rank of a job that has ranks on other nodes too, as far as its launcher says so.
+pub fn has_ranks_elsewhere() -> bool {
+    processes::has_ranks_elsewhere(std::process::id())
+}
+
 fn identity_of(command: &[Vec<u8>]) -> Option<Identity> {
     let arguments: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
     let program = String::from_utf8_lossy(arguments.first()?).into_owned();
