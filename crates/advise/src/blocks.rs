@@ -131,7 +131,7 @@ impl BlockCache {
             self.wanted.remove(&block);
             plan.release.push(self.range(block));
         }
-        self.pass(read, &mut plan.release);
+        self.pass(read, file_size, &mut plan.release);
         plan.release = joined(plan.release);
         plan
     }
@@ -151,6 +151,11 @@ impl BlockCache {
             self.wanted.remove(&block);
             self.order.remove(&when);
         }
+    }
+
+    /// What was read in a `DontNeed` region and is still to be released: nobody reads on.
+    pub fn passing(&self) -> Range {
+        self.passing
     }
 
     /// What is in memory on our behalf.
@@ -201,8 +206,9 @@ impl BlockCache {
     }
 
     /// Releases what was read in a `DontNeed` region, block by block as the reader leaves them: a reader of small
-    /// pieces would otherwise load each block again for its next piece.
-    fn pass(&mut self, read: Range, release: &mut Vec<Range>) {
+    /// pieces would otherwise load each block again for its next piece. The last block, of the region or of the file, is left
+    /// where that ends.
+    fn pass(&mut self, read: Range, file_size: u64, release: &mut Vec<Range>) {
         let Some(region) = region_from(&self.advice.dont_need, read.start()) else {
             return;
         };
@@ -210,13 +216,17 @@ impl BlockCache {
             return;
         }
         let start = read.start().max(region.start());
-        let read = Range::at(start, read.end().min(region.end()) - start);
+        let end = region.end().min(file_size.max(read.end()));
+        let read = Range::at(start, read.end().min(end) - start);
         let goes_on = self.passing.end() == read.start() && !self.passing.is_empty();
         if !goes_on {
             release.push(self.passing);
             self.passing = Range::at(read.start(), 0);
         }
-        let boundary = read.end() / self.block_size * self.block_size;
+        let boundary = match read.end() == end {
+            true => end,
+            false => read.end() / self.block_size * self.block_size,
+        };
         let left = boundary.clamp(self.passing.start(), read.end());
         release.push(Range::at(self.passing.start(), left - self.passing.start()));
         self.passing = Range::at(left, read.end() - left);
@@ -413,6 +423,24 @@ mod tests {
         assert_eq!(released(500, 10), [Range::at(100, 50)]);
         assert_eq!(released(980, 100), [Range::at(500, 10), Range::at(980, 20)]);
         assert_eq!(released(2000, 100), []);
+    }
+
+    #[test]
+    fn the_end_of_a_file_or_region_is_released_though_its_block_goes_on() {
+        let advice = Advice {
+            block_size: 1000,
+            dont_need: vec![Range::at(0, 150), Range::at(200, u64::MAX - 200)],
+            ..Advice::default()
+        };
+        let mut cache = BlockCache::new(Arc::new(advice));
+        let mut released = |offset, len| cache.read(Range::at(offset, len), 250).release;
+        assert_eq!(released(0, 100), []);
+        assert_eq!(released(100, 80), [Range::at(0, 150)]);
+        assert_eq!(released(200, 40), []);
+        assert_eq!(released(240, 10), [Range::at(200, 50)]);
+        assert_eq!(released(250, 10), [Range::at(250, 10)], "it has grown");
+        assert_eq!(released(200, 20), []);
+        assert_eq!(cache.passing(), Range::at(200, 20));
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub struct LoadDone {
     pub ended: Nanos,
     /// Bytes that were in memory before.
     pub already: u64,
-    /// Bytes that are in memory now or on their way, as far as that can be known.
+    /// Bytes that are in memory now or on their way, as far as that can be known, in whole pages.
     pub there: u64,
 }
 

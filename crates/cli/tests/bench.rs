@@ -145,12 +145,12 @@ fn the_library_bench_watches_real_programs_in_every_setting() {
     );
 }
 
-#[test]
-fn the_run_bench_compares_plain_with_guided() {
+/// The bars of a tiny `bench run` of one part alone, all of which are about that.
+fn bars_of_a_tiny_run(only: &str) -> Vec<Value> {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let test = std::env::current_exe().unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_presagio"))
-        .args(["bench", "run", "--tiny", "--only", "hot cache", "--json"])
+        .args(["bench", "run", "--tiny", "--only", only, "--json"])
         .env("PRESAGIO_LIB", test.with_file_name("libpresagio.so"))
         .current_dir(dir.path())
         .output()
@@ -158,16 +158,38 @@ fn the_run_bench_compares_plain_with_guided() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let bars = json["bars"].as_array().unwrap();
-    let hot = |bar: &&Value| bar["name"].as_str().unwrap().contains("hot cache");
-    let hot: Vec<&Value> = bars.iter().filter(hot).collect();
-    assert!(!hot.is_empty(), "{json:#}");
-    assert!(
-        hot.iter().all(|bar| bar["value"].as_f64() > Some(0.0)),
-        "{json:#}"
-    );
     let left = std::fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(left, 0, "it cleans up");
+    let bars = json["bars"].as_array().unwrap().clone();
+    let is_asked = |bar: &Value| bar["name"].as_str().unwrap().contains(only);
+    assert!(!bars.is_empty() && bars.iter().all(is_asked), "{json:#}");
+    bars
+}
+
+#[test]
+fn the_run_bench_compares_plain_with_guided() {
+    let bars = bars_of_a_tiny_run("hot cache");
+    let is_measured = |bar: &Value| bar["value"].as_f64() > Some(0.0);
+    assert!(bars.iter().all(is_measured), "{bars:#?}");
+}
+
+#[test]
+fn the_run_bench_has_steps_through_many_files_on_a_device_of_its_own() {
+    let bars = bars_of_a_tiny_run("steps");
+    if let Some(why) = bars[0]["not_measured"].as_str() {
+        return println!("skipped: no device can be made here: {why}");
+    }
+    assert_eq!(bars.len(), 3, "two runs, and what is between them");
+    let is_measured = |bar: &Value| bar["value"].as_f64() > Some(0.0);
+    assert!(bars[..2].iter().all(is_measured), "{bars:#?}");
+}
+
+#[test]
+fn the_run_bench_tells_what_the_manager_takes_of_a_core() {
+    let bars = bars_of_a_tiny_run("manager's share");
+    assert_eq!(bars.len(), 2, "{bars:#?}");
+    let is_measured = |bar: &Value| bar["value"].as_f64() > Some(0.0);
+    assert!(bars.iter().all(is_measured), "{bars:#?}");
 }
 
 #[test]

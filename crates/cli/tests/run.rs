@@ -809,7 +809,7 @@ fn what_cannot_be_done_is_said_with_a_status_of_its_own() {
     let place = Place::new("cannot");
     fs::write(place.path("plain"), "no program").unwrap();
     fs::write(place.path("bad.json"), "{ \"File\": [ { \"Path\": 5 } ] }").unwrap();
-    let cases: [(&[&str], &str, i32, &str); 6] = [
+    let cases: [(&[&str], &str, i32, &str); 7] = [
         (&[], "./nowhere", 127, "check its name"),
         (&[], "./plain", 126, "executable"),
         (&["--config", "bad.json"], "true", 125, "line 1, column 23"),
@@ -821,6 +821,7 @@ fn what_cannot_be_done_is_said_with_a_status_of_its_own() {
         ),
         (&["--trace", "plain"], "true", 125, "another name"),
         (&["--json", "no/s.json"], "true", 125, "may write to"),
+        (&["--pin", "1023"], "true", 125, "choose one of "),
     ];
     for (options, command, code, said) in cases {
         let ended = run(&place, options, &[command]);
@@ -836,6 +837,48 @@ fn what_cannot_be_done_is_said_with_a_status_of_its_own() {
         fs::read_to_string(place.path("plain")).unwrap(),
         "no program"
     );
+}
+
+/// As Slurm starts the first task of a step on this node, which is one of so many.
+fn as_a_task(run: &mut Command, nodes: u32) -> &mut Command {
+    let many = format!("1(x{nodes})");
+    run.env("SLURM_JOB_ID", "77")
+        .env("SLURM_STEP_ID", "0")
+        .env("SLURM_PROCID", "0")
+        .env("SLURM_NODEID", "0")
+        .env("SLURM_STEP_TASKS_PER_NODE", many)
+        .env("SLURM_STEP_NUM_NODES", nodes.to_string())
+}
+
+#[test]
+fn nodes_of_one_job_that_share_a_directory_do_not_replace_each_others_files() {
+    let place = Place::new("nodes");
+    let node = rustix::system::uname();
+    let node = node.nodename().to_str().unwrap();
+    let names = ["--trace", "t.ptrace", "--json", "s-%h-%j.json"];
+    let options = [&names[..], &["--report", "r.html"]].concat();
+    for (nodes, trace, report) in [
+        (1, "t.ptrace".to_owned(), "r.html".to_owned()),
+        (2, format!("t.{node}.ptrace"), format!("r.{node}.html")),
+    ] {
+        let mut run = place.run(&options, &["cp", "in", "out"]);
+        let ended = Ended::of(as_a_task(&mut run, nodes).output().unwrap()).ok();
+        let summary = place.path(&format!("s-{node}-77.json"));
+        for path in [place.path(&trace), place.path(&report), summary] {
+            assert!(path.exists(), "{path:?} {ended:?}");
+            fs::remove_file(path).unwrap();
+        }
+        let is_said = ended.err.contains(&format!("here {trace} "));
+        assert_eq!(is_said, nodes > 1, "{}", ended.err);
+        let left = fs::read_dir(place.dir.path()).unwrap().flatten();
+        let left = left.filter(|f| {
+            let name = f.file_name();
+            [".ptrace", ".json", ".html"]
+                .iter()
+                .any(|end| name.to_str().unwrap().ends_with(end))
+        });
+        assert_eq!(left.count(), 0, "{}", ended.err);
+    }
 }
 
 #[test]

@@ -239,6 +239,8 @@ pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'sta
     // Closed in a way that we did not see.
     drop_entry(fd);
     let clean = path.filter(|path| is_named && paths::is_clean(path));
+    // The kernel knows what such a name stands for.
+    let clean = clean.filter(|path| !paths::is_of_descriptor(path));
     let stat = sys::status(fd)?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG || flags & libc::O_PATH != 0 {
         return None;
@@ -257,7 +259,10 @@ pub fn opened(fd: i32, at: i32, path: Option<&[u8]>, flags: i32) -> Option<&'sta
 
 /// A descriptor was opened by this name: whether that alone says that it is not followed. It takes no system call.
 pub fn is_opened_aside(fd: i32, path: Option<&[u8]>) -> bool {
-    let is_system = path.is_some_and(|path| Client::is_system(path) && paths::is_clean(path));
+    let is_aside = |path: &[u8]| {
+        Client::is_system(path) && paths::is_clean(path) && !paths::is_of_descriptor(path)
+    };
+    let is_system = path.is_some_and(is_aside);
     if is_system {
         drop_entry(fd);
         if let Some(descriptor) = place(fd) {

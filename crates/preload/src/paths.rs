@@ -16,6 +16,13 @@ pub fn is_clean(path: &[u8]) -> bool {
     path.len() < PATH_MAX && parts.all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
+/// Whether a path names an open file by its descriptor: it lies among the system's own, and leads anywhere.
+pub fn is_of_descriptor(path: &[u8]) -> bool {
+    const STREAMS: [&[u8]; 3] = [b"/dev/stdin", b"/dev/stdout", b"/dev/stderr"];
+    const TABLES: [&[u8]; 3] = [b"/dev/fd/", b"/proc/self/fd/", b"/proc/thread-self/fd/"];
+    STREAMS.contains(&path) || TABLES.iter().any(|table| path.starts_with(table))
+}
+
 /// A path without the `./` that many begin with.
 fn without_dots(mut path: &[u8]) -> &[u8] {
     while let Some(rest) = path.strip_prefix(b"./") {

@@ -828,6 +828,7 @@ fn a_dead_manager_is_not_missed() {
     let mut child = command.spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     drop(arena);
+    std::fs::write(dir.file("go"), "").unwrap();
     assert!(child.wait().unwrap().success());
 }
 
@@ -899,6 +900,29 @@ fn only_files_that_the_globs_allow_are_followed() {
     );
 }
 
+#[test]
+fn files_that_are_opened_by_the_names_of_descriptors_are_seen_as_what_they_are() {
+    let bin = Dir::new();
+    let program = compile(&bin, "aliases.c", &[]);
+    let dir = Dir::new();
+    let mut command = command(&dir, &program, &[]);
+    let input = std::fs::File::open(dir.noise("input", 4096)).unwrap();
+    let output = std::fs::File::create(dir.file("output")).unwrap();
+    let (_, report) = watch({
+        command.stdin(input).stdout(output);
+        command
+    });
+    check_sane(&report);
+    let reads = report.places("/input", Action::Read);
+    let parts: Vec<(u64, i64)> = reads.iter().filter(|r| r.0 > 0).copied().collect();
+    assert_eq!((reads[0], parts), ((0, 1000), vec![(3000, 100)]));
+    let begun: i64 = reads.iter().filter(|r| r.0 == 0).map(|r| r.1).sum();
+    assert_eq!(begun, 1010, "{reads:?}");
+    assert_eq!(report.places("/output", Action::Write), [(0, 500)]);
+    let others = report.seen.iter().filter(|s| s.path.starts_with("/dev/"));
+    assert_eq!(others.count(), 0);
+}
+
 /// An arena whose notes programs look for.
 fn advising() -> Arena {
     let mode = Mode {
@@ -956,6 +980,10 @@ fn a_note_of_the_manager_is_carried_out_once() {
         });
         for (file, generation) in opened {
             noted += i32::from(arena.leave_note(file, generation, AT_RANDOM));
+        }
+        // It goes on until then, however late we are.
+        if noted > 0 {
+            std::fs::write(dir.file("go"), "").unwrap();
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

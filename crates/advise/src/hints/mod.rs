@@ -22,6 +22,7 @@ mod residency;
 pub use device::{Device, Storage};
 pub use reopen::{ReopenError, open_regular, reopen};
 pub use residency::residency;
+pub(crate) use residency::whole_pages;
 
 use crate::blocks::FileKey;
 use crate::config::Mode;
@@ -29,6 +30,7 @@ use gpfs::Gpfs;
 use lustre::Lustre;
 use posix::Posix;
 use presagio_core::Range;
+use residency::Method;
 use rustix::fs::{Advice, fadvise};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,8 +38,13 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// After so many reads by force in a row that left nothing in memory, we believe it.
+const IN_VAIN_MAX: u32 = 3;
+/// So many are then spared before there is another one.
+const SPARED_MAX: u32 = 256;
 
 /// A way to give hints. Ranges may reach behind the end of the file.
 pub trait HintBackend: Send + Sync {
@@ -76,8 +83,9 @@ pub trait HintBackend: Send + Sync {
 pub struct Loaded {
     /// What was asked for.
     pub asked: u64,
-    /// How many of them are in memory now or on their way; where that cannot be looked at, all that were handed on. If
-    /// some are not, forget their blocks, so that they are asked for again when wanted.
+    /// How many of them are in memory now or on their way; where that cannot be looked at, all that were handed on. None of
+    /// them where the file's pages are not kept at all. If some are not there, forget their blocks, so that they are asked
+    /// for again when wanted.
     pub there: u64,
     /// How many of them were there before: these cost nothing, and gained nothing.
     pub already: u64,
@@ -92,6 +100,9 @@ pub struct Target {
     pub key: FileKey,
     /// Where it lies.
     pub device: Arc<Device>,
+    /// Reads by force in a row that left nothing in memory, and those that were spared since.
+    in_vain: AtomicU32,
+    spared: AtomicU32,
 }
 
 impl Target {
@@ -100,7 +111,13 @@ impl Target {
     fn new(file: File, device: Arc<Device>) -> io::Result<Target> {
         let key = key_of(&file)?;
         _ = fadvise(&file, 0, None, Advice::Random); // failing is harmless
-        Ok(Target { file, key, device })
+        Ok(Target {
+            file,
+            key,
+            device,
+            in_vain: AtomicU32::new(0),
+            spared: AtomicU32::new(0),
+        })
     }
 
     /// The whole pages that a range of the file lies in, `None` if it lies behind the end.
@@ -129,17 +146,52 @@ impl Target {
 
     /// Reads what is not in memory, and counts it.
     fn force(&self, pages: Range, counts: &Counts) -> Loaded {
+        let asked = pages.len();
+        if !self.is_worth_reading() {
+            return Loaded {
+                asked,
+                ..Loaded::default()
+            };
+        }
         let read = forced::read(self, pages);
         if read.is_err() {
             counts.errors.fetch_add(1, Relaxed);
         }
         let (there, forced) = read.unwrap_or_default();
         counts.forced.fetch_add(forced, Relaxed);
+        let already = there.saturating_sub(forced);
+        let there = match forced {
+            0 => there,
+            _ => self.kept(pages, there),
+        };
         Loaded {
-            asked: pages.len(),
+            asked,
             there,
-            already: there.saturating_sub(forced),
+            already: already.min(there),
         }
+    }
+
+    /// How many bytes of whole pages are in memory after they were read, if we may look: some files never have any there, as
+    /// those of FUSE with `direct_io`.
+    fn kept(&self, pages: Range, read: u64) -> u64 {
+        let storage = self.device.storage;
+        if matches!(storage, Storage::Lustre | Storage::Gpfs) {
+            return read; // their clients keep them in their own way
+        }
+        let looked = residency::resident(&self.file, pages, Method::of(storage));
+        let kept = looked.unwrap_or(read);
+        if kept == 0 {
+            self.in_vain.fetch_add(1, Relaxed);
+        } else {
+            self.in_vain.store(0, Relaxed);
+        }
+        kept
+    }
+
+    /// Whether to read by force: also now and then where nothing stays of it, since memory may only have been short.
+    fn is_worth_reading(&self) -> bool {
+        self.in_vain.load(Relaxed) < IN_VAIN_MAX
+            || self.spared.fetch_add(1, Relaxed) % SPARED_MAX == SPARED_MAX - 1
     }
 }
 

@@ -45,7 +45,7 @@ impl Method {
 }
 
 /// The whole pages that a range lies in, as far as a file of `size` bytes has them.
-pub(super) fn whole_pages(range: Range, size: u64) -> Range {
+pub(crate) fn whole_pages(range: Range, size: u64) -> Range {
     let page = rustix::param::page_size() as u64;
     let end = range.end().min(size).next_multiple_of(page);
     let start = (range.start() / page * page).min(end);

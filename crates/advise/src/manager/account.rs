@@ -35,6 +35,10 @@ impl Manager {
     /// The run is over.
     pub(super) fn finish(&mut self) -> Summary {
         self.sweep();
+        if self.advise {
+            // What programs left that were killed with their files open.
+            self.plan();
+        }
         let left: Vec<ProcessEntry> = self.arena.processes().collect();
         // Exiting ones are as good as gone; and so is the one that we are in.
         let myself = std::process::id();
@@ -87,6 +91,7 @@ impl Manager {
                 "{count} still ran when the command ended: what came later is not counted"
             ));
         }
+        notes.extend(self.note_passed_by());
         if sums.is_elsewhere_too && !self.is_of_ranks {
             let note = "ranks of this job ran on other nodes too, and nothing is known of them: put `presagio run` behind the launcher, as in `mpirun presagio run -- app`, for a summary of each node";
             notes.push(note.into());
@@ -119,6 +124,20 @@ impl Manager {
             trace,
             manager_time: Nanos::ZERO,
         }
+    }
+
+    /// Why nothing was done for files that programs use past the page cache.
+    fn note_passed_by(&self) -> Option<String> {
+        let mut passed_by = self.files.iter().filter(|(_, file)| file.passed_by);
+        let (_, first) = passed_by.next()?;
+        let others = match passed_by.count() {
+            0 => String::new(),
+            more => format!(" and {}", summary::counted(more as u64, "other file")),
+        };
+        Some(format!(
+            "nothing was loaded ahead for {}{others}: opened with O_DIRECT, so that reads pass by the page cache, where it would lie",
+            first.path().display()
+        ))
     }
 
     /// What was forwarded, and foretold of it.
@@ -179,8 +198,12 @@ impl Manager {
                 "calls of io_uring: what went through it",
             ),
             (
-                self.rings.found,
+                self.rings.io_uring,
                 "processes that have rings of io_uring: what went through them",
+            ),
+            (
+                self.rings.aio,
+                "processes that use the kernel's asynchronous I/O (libaio, io_submit): what went through it",
             ),
             (
                 of(Counter::RawCalls),

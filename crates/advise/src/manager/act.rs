@@ -140,7 +140,7 @@ impl Manager {
                 Work::Release(file, range, at)
             }
         };
-        if self.is_over {
+        if self.is_over && !matches!(work, Work::Release(..)) {
             // It would be loaded for nobody.
             return;
         }

@@ -5,6 +5,7 @@ use super::mind::Mind;
 use super::summary::Waited;
 use crate::blocks::{Caches, FileKey, ModeFollower};
 use crate::config::{Advice, Config};
+use crate::hints::whole_pages;
 use crate::plan::{
     Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, OpenNumber, Opened, Reason,
     Strategy,
@@ -128,9 +129,17 @@ impl Strategy for Configured {
         };
         open.opens -= 1;
         open.modes.remove(&by.open);
-        self.caches.close(key(file));
         if open.opens == 0 {
             self.files.remove(&file);
+        }
+        let cache = self.caches.close(key(file));
+        let left = cache.map(|cache| cache.passing());
+        if let Some(range) = left.filter(|range| !range.is_empty()) {
+            self.hints.push(Hint::Release {
+                file,
+                range,
+                reason: Reason::Configured,
+            });
         }
     }
 
@@ -151,11 +160,12 @@ impl Strategy for Configured {
     }
 
     fn loaded(&mut self, done: &LoadDone) {
-        if !self.files.contains_key(&done.file) {
+        let Some(file) = self.files.get(&done.file) else {
             return self.rest.loaded(done);
-        }
+        };
         // What is not there is asked for again by the next read that wants it.
-        if done.there == 0
+        let wanted = whole_pages(done.range, file.size).len();
+        if (done.there == 0 || done.there < wanted)
             && let Some(cache) = self.caches.get(key(done.file))
         {
             cache.forget(done.range);
@@ -205,6 +215,7 @@ mod tests {
     use std::path::Path;
 
     const FILE: FileNumber = FileNumber(7);
+    const SIZE: u64 = 1 << 20;
 
     /// A mind that counts what it is asked.
     #[derive(Default)]
@@ -250,11 +261,24 @@ mod tests {
             file: FILE,
             by: Some(holder(process)),
             path: Path::new(path),
-            size: 1 << 20,
+            size: SIZE,
             writes: false,
             device: &device,
             time: Nanos(0),
         });
+    }
+
+    /// Of a range so many bytes are there.
+    fn loaded(range: Range, there: u64) -> LoadDone {
+        LoadDone {
+            file: FILE,
+            range,
+            reason: Reason::Configured,
+            started: Nanos(3),
+            ended: Nanos(4),
+            already: 0,
+            there,
+        }
     }
 
     fn read(mind: &mut Configured, offset: u64) -> Vec<Hint> {
@@ -297,20 +321,53 @@ mod tests {
         open(&mut mind, "/d/a", 0);
         let range = Range::at(0, 3 * 4096);
         read(&mut mind, 10);
-        mind.loaded(&LoadDone {
+        for there in [0, 4096, range.len() - 4096] {
+            mind.loaded(&loaded(range, there));
+            let hints = read(&mut mind, 200);
+            assert!(
+                matches!(hints[..], [Hint::Load { range: r, .. }] if r == range),
+                "{there}: {hints:?}"
+            );
+        }
+        mind.loaded(&loaded(range, range.len()));
+        assert_eq!(read(&mut mind, 200), []);
+    }
+
+    #[test]
+    fn behind_the_end_nothing_is_missing() {
+        let mut mind = configured(Box::new(Nothing));
+        open(&mut mind, "/d/a", 0);
+        read(&mut mind, SIZE - 100);
+        // The last block has a page and a bit.
+        mind.loaded(&loaded(Range::at(SIZE - 100, 3 * 4096), 4096));
+        assert_eq!(read(&mut mind, SIZE - 100), []);
+    }
+
+    #[test]
+    fn when_the_last_one_closes_a_file_what_it_left_is_released() {
+        let text =
+            r#"{ "File": [ { "Path": "/d/a", "DontNeed": [ { "Offset": 0, "Length": 0 } ] } ] }"#;
+        let mut mind = Configured::new(text.parse().unwrap(), Box::new(Nothing));
+        (0..2).for_each(|process| open(&mut mind, "/d/a", process));
+        let release = |start, len| Hint::Release {
             file: FILE,
-            range,
+            range: Range::at(start, len),
             reason: Reason::Configured,
-            started: Nanos(3),
-            ended: Nanos(4),
-            already: 0,
-            there: 0,
-        });
-        let hints = read(&mut mind, 200);
-        assert!(
-            matches!(hints[..], [Hint::Load { range: r, .. }] if r == range),
-            "{hints:?}"
+        };
+        assert_eq!(read(&mut mind, 0), []);
+        assert_eq!(
+            read(&mut mind, SIZE - 100),
+            [release(0, 100), release(SIZE - 100, 100)],
+            "its blocks are larger than the file"
         );
+        assert_eq!(read(&mut mind, 4096), []);
+        let mut hints = Vec::new();
+        for (process, all) in [(0, 0), (1, 1)] {
+            mind.closed(FILE, holder(process), Nanos(3));
+            mind.plan(Nanos(4), &mut hints);
+            assert_eq!(hints.len(), all);
+        }
+        assert_eq!(hints, [release(4096, 100)]);
     }
 
     /// The modes that are to be set, and by whom.

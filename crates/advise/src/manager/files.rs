@@ -38,6 +38,8 @@ pub(super) struct Open {
     /// Looks at its device that were begun by way of it.
     pub looks: u8,
     pub writes: bool,
+    /// Whether what goes through it passes the page cache by (`O_DIRECT`).
+    pub direct: bool,
 }
 
 impl Open {
@@ -62,6 +64,8 @@ pub(super) struct File {
     pub traced: bool,
     /// The prefix that it lies below, if an I/O node serves it.
     pub forwarded: Option<usize>,
+    /// Whether it was read or written past the page cache, and nothing was done about that.
+    pub passed_by: bool,
 }
 
 impl File {
@@ -128,6 +132,7 @@ impl Files {
             told: false,
             looks: 0,
             writes: entry.flags & libc::O_ACCMODE != libc::O_RDONLY,
+            direct: entry.flags & libc::O_DIRECT != 0,
         });
         self.next_open += 1;
         number
@@ -183,6 +188,7 @@ impl Files {
             totals: Totals::default(),
             gain: Gain::default(),
             traced: false,
+            passed_by: false,
         };
         self.files.insert(number, file);
         number

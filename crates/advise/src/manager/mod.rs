@@ -348,7 +348,7 @@ impl Manager {
             self.end(pid, now);
         }
         self.close_lost(now);
-        self.rings.look(now, rings::has_ring);
+        self.rings.look(now, rings::ring_of);
         if let Some(workers) = &mut self.workers {
             workers.close_unwanted(now);
         }
@@ -388,6 +388,11 @@ impl Manager {
             recorder.flush();
         }
     }
+}
+
+/// Whether this process is a rank of a job that has ranks on other nodes too, as far as its launcher says so.
+pub fn has_ranks_elsewhere() -> bool {
+    processes::has_ranks_elsewhere(std::process::id())
 }
 
 fn identity_of(command: &[Vec<u8>]) -> Option<Identity> {

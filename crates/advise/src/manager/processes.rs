@@ -360,6 +360,11 @@ pub(super) fn is_rank(pid: u32) -> bool {
     rank_in(&environment_of(pid)).is_some()
 }
 
+/// Whether a process is a rank, and there are others on other nodes.
+pub(super) fn has_ranks_elsewhere(pid: u32) -> bool {
+    is_elsewhere_too(&environment_of(pid))
+}
+
 fn environment_of(pid: u32) -> Vec<u8> {
     std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }

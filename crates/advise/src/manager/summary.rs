@@ -478,7 +478,7 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 /// `1 file`, `64 files`.
-fn counted(count: u64, thing: &str) -> String {
+pub(super) fn counted(count: u64, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),
         _ => format!("{count} {thing}s"),

@@ -54,16 +54,27 @@ impl Program {
 
     /// With a real file.
     fn with_file(manager: &Manager, file: &File, path: &Path) -> Program {
+        Program::opened(manager, file, path, libc::O_RDONLY)
+    }
+
+    /// The same, opened in this way.
+    fn opened(manager: &Manager, file: &File, path: &Path, flags: i32) -> Program {
         let metadata = file.metadata().unwrap();
-        let key = (metadata.dev(), metadata.ino());
-        Program::with(manager, key, file.as_raw_fd(), path.as_os_str().as_bytes())
+        Program::found(
+            manager,
+            &Found {
+                descriptor: file.as_raw_fd(),
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                size: metadata.len(),
+                flags,
+                inherited: false,
+                path: path.as_os_str().as_bytes(),
+            },
+        )
     }
 
     fn with(manager: &Manager, key: (u64, u64), descriptor: i32, path: &[u8]) -> Program {
-        let address = CString::new(manager.address()).unwrap();
-        let client = Client::attach(&address, [&b"app"[..]].into_iter()).unwrap();
-        let mut writer = Writer::new();
-        assert!(writer.open(&client));
         let found = Found {
             descriptor,
             device: key.0,
@@ -73,7 +84,15 @@ impl Program {
             inherited: false,
             path,
         };
-        let slot = client.open_file(&found).unwrap();
+        Program::found(manager, &found)
+    }
+
+    fn found(manager: &Manager, found: &Found<'_>) -> Program {
+        let address = CString::new(manager.address()).unwrap();
+        let client = Client::attach(&address, [&b"app"[..]].into_iter()).unwrap();
+        let mut writer = Writer::new();
+        assert!(writer.open(&client));
+        let slot = client.open_file(found).unwrap();
         Program {
             client,
             writer,
@@ -246,6 +265,44 @@ fn of_a_file_that_an_io_node_serves_the_node_is_told_and_nobody_else() {
 }
 
 #[test]
+fn who_reads_past_the_page_cache_is_left_alone_and_told_why() {
+    let scribe = Scribe::default();
+    let mut manager = make(true, scribe.made(), None);
+    let here = directory();
+    let path = here.path().join("data");
+    let file = file_on_disk(&path, 1 << 20);
+    // They are one thread, which has the file open in two ways.
+    let usual = Program::with_file(&manager, &file, &path).slot;
+    let flags = libc::O_RDWR | libc::O_DIRECT;
+    let mut program = Program::opened(&manager, &file, &path, flags);
+    let direct = std::mem::replace(&mut program.slot, usual);
+    let began = manager.began;
+    let tell = |program: &mut Program, action: Action, at: u64| {
+        program.tell_at(Kind::Operation(action), began + at, at * 4096, 4096);
+    };
+    tell(&mut program, Action::Read, 0);
+    look_until(&mut manager, || scribe.book().accessed > 0);
+    let number = scribe.book().opened[0].0;
+    let gain = &mut manager.files.get_mut(number).unwrap().gain;
+    gain.load(Range::at(0, 1 << 20), 1 << 20);
+    program.slot = direct;
+    (1..20).for_each(|at| tell(&mut program, Action::Read, at));
+    tell(&mut program, Action::Write, 20);
+    program.tell_at(Kind::Operation(Action::Close), began + 21, 0, 0);
+    manager.look();
+    assert_eq!(opens(&manager), 1);
+    let book = scribe.book();
+    assert_eq!((book.opened.len(), book.accessed, book.closed), (1, 1, 0));
+    drop(book);
+    let summary = manager.finish();
+    assert_eq!(summary.useful, 0, "it did not read that");
+    assert_eq!(summary.totals.read, 20 * 4096);
+    let told = format!("nothing was loaded ahead for {}: ", path.display());
+    let notes = summary.notes;
+    assert!(notes.iter().any(|n| n.starts_with(&told)), "{notes:?}");
+}
+
+#[test]
 fn a_file_whose_closing_was_lost_does_not_stay_open() {
     let mut manager = manager();
     let mut program = Program::new(&manager);
@@ -404,6 +461,54 @@ fn what_was_written_is_let_go_when_the_mind_says_so() {
     };
     scribe.book().says.push(release);
     look_until(&mut manager, || there(&file) == 0);
+}
+
+/// Advises to let all go that was read.
+fn passing() -> Box<MakeMind> {
+    let config =
+        r#"{ "File": [ { "Path": "*/data", "DontNeed": [ { "Offset": 0, "Length": 0 } ] } ] }"#;
+    Box::new(|_| Box::new(Configured::new(config.parse().unwrap(), Box::new(Nothing))))
+}
+
+/// A small file that is configured to be let go, of which a program has read the first MiB: all but so many bytes.
+fn passed(manager: &mut Manager, here: &Path, left: usize) -> (File, Program) {
+    let path = here.join("data");
+    let file = file_on_disk(&path, (1 << 20) + left);
+    let mut program = Program::with_file(manager, &file, &path);
+    let began = manager.began;
+    for at in (0..1 << 20).step_by(1 << 16) {
+        program.tell_at(Kind::Operation(Action::Read), began + at, at, 1 << 16);
+    }
+    (file, program)
+}
+
+#[test]
+fn a_file_that_is_not_needed_again_is_let_go_at_its_end_however_small_it_is() {
+    let here = directory();
+    let mut manager = make(true, passing(), None);
+    let (file, _program) = passed(&mut manager, here.path(), 0);
+    look_until(&mut manager, || there(&file) == 0);
+}
+
+#[test]
+fn what_was_read_and_is_not_needed_again_is_let_go_when_the_file_is_closed() {
+    let here = directory();
+    let mut manager = make(true, passing(), None);
+    let (file, mut program) = passed(&mut manager, here.path(), 4096);
+    let close = Kind::Operation(Action::Close);
+    program.tell_at(close, manager.began + (1 << 30), 0, 0);
+    look_until(&mut manager, || there(&file) == 0);
+}
+
+#[test]
+fn what_is_not_needed_again_is_let_go_though_the_program_ends_with_the_run() {
+    let here = directory();
+    let mut manager = make(true, passing(), None);
+    let (file, mut program) = passed(&mut manager, here.path(), 4096);
+    let close = Kind::Operation(Action::Close);
+    program.tell_at(close, manager.began + (1 << 30), 0, 0);
+    manager.work(&Over);
+    assert_eq!(there(&file), 0);
 }
 
 #[test]

@@ -178,11 +178,17 @@ impl Manager {
         if file.forwarded.is_some() {
             return self.tell_forwarded(event, number);
         }
+        let place = (operation.file, operation.generation);
+        let open = file.opens.iter().find(|open| is_at(open, place)).copied();
+        // What others load is not what it gets, and nothing that we could load would be.
+        if open.is_some_and(|open| open.direct) {
+            file.passed_by = true;
+            return;
+        }
         if !write {
             file.gain.read(range);
         }
-        let place = (operation.file, operation.generation);
-        let Some(open) = file.opens.iter().find(|open| is_at(open, place)).copied() else {
+        let Some(open) = open else {
             return;
         };
         // What could not be told at the first access may be at the next.

@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ const OPEN_MAX: usize = 256;
 /// Files that are kept open ahead of programs, and for how long.
 const AHEAD_MAX: usize = 16;
 const AHEAD_KEPT: Nanos = Nanos::from_secs(30);
+/// How long pages are waited for that are to be given back when the run is over, and how often it is looked whether they are.
+const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE_STEP: Duration = Duration::from_micros(200);
 /// The device of a file that was not opened yet, and that no other is known beside.
 const SOMEWHERE: u64 = u64::MAX;
 
@@ -112,6 +116,8 @@ struct Shared {
     work_came: Condvar,
     hints: Hints,
     kept: Mutex<Kept>,
+    /// Releases that were taken on and are not done.
+    releases: AtomicU64,
     began: Instant,
     offset: Nanos,
 }
@@ -233,7 +239,10 @@ impl Shared {
                 Some(Done::Loaded(self.load(file, range, reason, &at)))
             }
             Work::Release(file, range, at) => {
-                self.file(file, &at)?.dont_need(range);
+                if let Some(file) = self.file(file, &at) {
+                    file.dont_need(range);
+                }
+                self.releases.fetch_sub(1, Relaxed);
                 None
             }
             Work::OpenAhead { path, .. } => Some(Done::Opened(self.open_ahead(path)?)),
@@ -268,6 +277,7 @@ impl Workers {
             work_came: Condvar::new(),
             hints: Hints::default(),
             kept: Mutex::default(),
+            releases: AtomicU64::new(0),
             began: Instant::now(),
             offset: now,
         });
@@ -292,6 +302,9 @@ impl Workers {
         if work.can_wait() && !pool.has_room(device) || !self.has_thread(&mut pool) {
             drop(pool);
             return Err(self.refuse(&work));
+        }
+        if matches!(work, Work::Release(..)) {
+            self.shared.releases.fetch_add(1, Relaxed);
         }
         if work.is_urgent() {
             pool.push_first(device, work);
@@ -388,15 +401,20 @@ impl Workers {
         self.shared.hints.summary()
     }
 
-    /// Takes no more work. What is being done is not waited for: it may take as long as the device likes.
+    /// Takes no more work. What is being done is not waited for, as it may take as long as the device likes; only what is given
+    /// back has a moment, since this process may end before.
     pub fn stop(&mut self) {
         let kept = std::mem::take(&mut *self.shared.kept());
         self.close(kept.files.into_values());
         let mut pool = self.shared.pool();
-        pool.keep_only(|work| matches!(work, Work::Close(_)));
+        pool.keep_only(|work| matches!(work, Work::Close(_) | Work::Release(..)));
         pool.is_over = true;
         drop(pool);
         self.shared.work_came.notify_all();
+        let until = Instant::now() + PATIENCE;
+        while self.shared.releases.load(Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(PATIENCE_STEP);
+        }
     }
 }
 

@@ -28,6 +28,8 @@ const BEYOND_READS: f64 = 4.0;
 const ALREADY_MAX: f64 = 0.9;
 /// So many of them are enough to tell.
 const ALREADY_LOADS: u32 = 8;
+/// So many loads in a row that left nothing in memory are enough, too.
+const IN_VAIN_LOADS: u32 = 8;
 
 /// A file that is open.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(super) struct File {
     waits: told::Waits,
     pub marks: Marks,
     already: Already,
+    /// Loads in a row after which nothing was in memory.
+    in_vain: u32,
     /// The gap up to which exact loads were joined when they were last measured.
     gap_measured: u64,
 }
@@ -75,6 +79,7 @@ impl File {
             waits: told::Waits::default(),
             marks: Marks::default(),
             already: Already::default(),
+            in_vain: 0,
             gap_measured: 0,
         }
     }
@@ -130,6 +135,16 @@ impl File {
         self.ledger.refund(already);
         self.marks.found(done.range, already);
         self.mind_already(done.range.len(), already);
+        self.mind_in_vain(done.there == 0);
+    }
+
+    /// And so are those that bring nothing into memory, whatever storage it is that keeps nothing there.
+    fn mind_in_vain(&mut self, was_in_vain: bool) {
+        self.in_vain = if was_in_vain { self.in_vain + 1 } else { 0 };
+        if self.in_vain >= IN_VAIN_LOADS {
+            self.in_vain = 0;
+            self.give_up_useless();
+        }
     }
 
     /// Loads of what is there anyway are given up.
@@ -139,10 +154,15 @@ impl File {
         self.already.there += there;
         if self.already.loads >= ALREADY_LOADS {
             let already = std::mem::take(&mut self.already);
-            let useless = already.there as f64 > ALREADY_MAX * already.asked as f64;
-            if useless && self.governor.method() != Method::Nothing {
-                self.governor.useless();
+            if already.there as f64 > ALREADY_MAX * already.asked as f64 {
+                self.give_up_useless();
             }
+        }
+    }
+
+    fn give_up_useless(&mut self) {
+        if matches!(self.governor.method(), Method::Exact | Method::Sieving) {
+            self.governor.useless();
         }
     }
 

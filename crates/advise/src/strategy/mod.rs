@@ -668,6 +668,43 @@ mod tests {
         assert_eq!(reads(300, &dense), [(0, Mode::Normal)]);
     }
 
+    #[test]
+    fn loads_that_bring_nothing_into_memory_are_given_up() {
+        // Every other block, each of which takes as long as before, whatever is loaded.
+        let run = |is_kept: bool| {
+            let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+            open(&mut strategy, 1, Some(0), 1 << 40, &device());
+            let mut loads = 0;
+            for i in 0..900 {
+                let now = i * 6000;
+                strategy.accessed(&read(1, 0, i * 131_072, 65536, now, 5000));
+                let mut hints = Vec::new();
+                strategy.plan(Nanos::from_micros(now + 5500), &mut hints);
+                for hint in hints {
+                    let Hint::Load { range, reason, .. } = hint else {
+                        continue;
+                    };
+                    loads += 1;
+                    strategy.loaded(&LoadDone {
+                        file: FileNumber(1),
+                        range,
+                        reason,
+                        started: Nanos::from_micros(now + 5600),
+                        ended: Nanos::from_micros(now + 5700),
+                        already: 0,
+                        there: if is_kept { range.len() } else { 0 },
+                    });
+                }
+            }
+            (loads, strategy.explain().pop().unwrap().1)
+        };
+        let (loads, why) = run(false);
+        assert!((1..=8).contains(&loads), "{loads} {why}");
+        assert!(why.starts_with("nothing: "), "{why}");
+        let (usual, _) = run(true);
+        assert!(usual > 2 * loads, "{usual}");
+    }
+
     fn memory(left: u64, is_short: bool) -> Memory {
         Memory { left, is_short }
     }

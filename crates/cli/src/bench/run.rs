@@ -164,9 +164,10 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Files that the steps go through, and the microseconds of computing after each of their reads: about as long as a read
-/// takes on a loop device, so that there is something to hide it behind.
-const STEPS: u64 = 40;
+/// Files that the steps go through and their sizes, and the microseconds of computing after each of their reads: about as long
+/// as a read takes on a loop device, so that there is something to hide it behind.
+const STEPS: (u64, u64) = (40, 32 << 20);
+const STEPS_TINY: (u64, u64) = (4, 1 << 20);
 const STEPS_COMPUTE: &str = "100";
 /// What the others compute, as the promises have it.
 const COMPUTE: &str = "300";
@@ -306,6 +307,14 @@ impl Plan {
         }
     }
 
+    /// How many files the steps go through, and how large they are.
+    fn steps(&self) -> (u64, u64) {
+        match self.effort {
+            Effort::Tiny => STEPS_TINY,
+            _ => STEPS,
+        }
+    }
+
     fn measure<'a>(&self, case: &'a Case) -> anyhow::Result<Outcome<'a>> {
         let place = Place::new(case.storage, &self.dir)?;
         let cgroup = place.limited(case.throttle)?;
@@ -355,8 +364,9 @@ impl Plan {
             Kind::Steps => {
                 let dir = place.dir.join("steps");
                 std::fs::create_dir(&dir)?;
-                for step in 0..STEPS {
-                    make_file(&dir.join(format!("step_{step:04}.dat")), 32 << 20)?;
+                let (steps, bytes) = self.steps();
+                for step in 0..steps {
+                    make_file(&dir.join(format!("step_{step:04}.dat")), bytes)?;
                 }
                 (dir, "steps", STEPS_COMPUTE)
             }

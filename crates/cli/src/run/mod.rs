@@ -19,6 +19,7 @@ mod inside;
 pub mod job;
 pub mod library;
 pub mod manager;
+mod names;
 mod place;
 pub mod reported;
 pub mod settings;
@@ -217,7 +218,7 @@ fn plan(args: &Args, forward: Option<&Forward>) -> anyhow::Result<Plan> {
     let words = args.command.iter().cloned();
     plan.orders.command = words.map(OsStringExt::into_vec).collect();
     plan.orders.forward = forward.map(|forward| forward.value().into_vec());
-    plan.known.notes = args.forward.notes();
+    plan.known.notes.extend(args.forward.notes());
     let program = find_program(&args.command[0]);
     if program.as_deref().and_then(is_static) == Some(true) {
         let name = args.command[0].to_string_lossy();

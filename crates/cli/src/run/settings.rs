@@ -1,5 +1,6 @@
 //! What a person can ask of a manager, for `presagio run` and `presagio advisor` alike.
 
+use super::names::Names;
 use super::reported::Reported;
 use super::supervise::say;
 use crate::failure::failure;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Clone, Debug)]
 pub struct Settings {
     /// Record what is done; `presagio trace` and `presagio predict` read it. Programs then wait for a manager that
-    /// cannot keep up, instead of dropping records. A trace that is there is replaced
+    /// cannot keep up, instead of dropping records. A trace that is there is replaced. In this name, and in those of
+    /// --json and --report, %h stands for the node and %j for the job
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Hints by hand, in MERCURY's JSON; files that it does not name are treated as without it [default: what the
@@ -124,12 +126,14 @@ impl Settings {
         let globs = |list: &[OsString]| -> Vec<Vec<u8>> {
             list.iter().map(|glob| glob.as_bytes().to_vec()).collect()
         };
+        let mut known = Known::default();
+        let [named, json, report] = self.names(&mut known);
         let orders = Orders {
             include: globs(&self.include),
             exclude: globs(&self.exclude),
             observe: self.observe,
             config: self.config(),
-            trace: self.trace.clone(),
+            trace: named,
             models: self.models(),
             pin: self.pin,
             job: super::job::name(),
@@ -137,13 +141,11 @@ impl Settings {
             command: Vec::new(),
         };
         orders.filter()?;
+        self.pin.map_or(Ok(()), can_pin)?;
         let config = orders.config.as_deref().map(Config::load).transpose()?;
-        let trace = self.trace.as_deref().map(open_trace).transpose()?;
-        let json = self.json.as_deref().map(open_json).transpose()?;
-        let report = self
-            .report
-            .as_deref()
-            .map(|to| Reported::plan(to, self.trace.as_deref()));
+        let trace = orders.trace.as_deref().map(open_trace).transpose()?;
+        let json = json.as_deref().map(open_json).transpose()?;
+        let report = report.map(|to| Reported::plan(&to, orders.trace.as_deref()));
         let report = report.transpose()?;
         let ours = report.as_ref().map(Reported::trace).transpose()?.flatten();
         let (trace, orders) = match ours {
@@ -159,9 +161,26 @@ impl Settings {
             report,
             json,
             quiet: self.quiet,
-            known: Known::default(),
+            known,
             orders,
         })
+    }
+
+    /// What trace, summary and report are called on this node.
+    fn names(&self, known: &mut Known) -> [Option<PathBuf>; 3] {
+        let asked = [&self.trace, &self.json, &self.report];
+        if !self.names_files() {
+            return asked.map(|_| None);
+        }
+        let mut names = Names::here();
+        let names_here = asked.map(|name| name.as_deref().map(|name| names.expand(name)));
+        if let Some(name) = names.changed {
+            known.notes.push(format!(
+                "ranks of this job ran on other nodes too, so that each node wrote files of its own, here {} (say %h where the node's name is to be)",
+                name.display()
+            ));
+        }
+        names_here
     }
 
     fn config(&self) -> Option<PathBuf> {
@@ -212,6 +231,32 @@ impl Plan {
     }
 }
 
+/// Whether a manager can be kept on this processor.
+fn can_pin(cpu: usize) -> anyhow::Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let listed = |line: &'static str| status.lines().find_map(|l| l.strip_prefix(line));
+    let Some(allowed) = listed("Cpus_allowed_list:").map(str::trim) else {
+        return Ok(());
+    };
+    if is_listed(allowed, cpu) {
+        return Ok(());
+    }
+    Err(failure(
+        format!("cannot keep the manager on processor {cpu}"),
+        "there is none of this number that may be used here",
+        format!("choose one of {allowed}"),
+    ))
+}
+
+/// Whether a number is in a list as the kernel writes it, `0-3,8`.
+fn is_listed(list: &str, number: usize) -> bool {
+    list.split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let ends = first.parse().ok().zip(last.parse().ok());
+        ends.is_some_and(|(first, last): (usize, usize)| (first..=last).contains(&number))
+    })
+}
+
 /// Opens a new trace. What is no trace is not replaced: it was not meant.
 fn open_trace(path: &Path) -> anyhow::Result<File> {
     let explain = |error: io::Error| {
@@ -255,6 +300,13 @@ fn open_json(path: &Path) -> anyhow::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_are_found_in_the_kernels_list() {
+        let found = (0..12).filter(|cpu| is_listed("0-2,5,8-9", *cpu));
+        assert_eq!(found.collect::<Vec<_>>(), [0, 1, 2, 5, 8, 9]);
+        assert!(!is_listed("", 0));
+    }
 
     #[test]
     fn models_are_never_kept_where_the_command_happens_to_run() {

@@ -280,7 +280,8 @@ fn next_signal() -> (i32, bool) {
 }
 
 /// Whether a signal came to this process and to no other. What the kernel sends on behalf of the terminal goes to the whole
-/// group, so the command has it; its other signals do not: an alarm that was set before we were started is ours.
+/// group, so the command has it; its other signals do not: an alarm that was set before we were started is ours. What another
+/// process sends to the whole group cannot be told from what it sends to us: better twice than never.
 fn is_for_us_alone(signal: i32, code: i32) -> bool {
     let of_terminals = [
         libc::SIGHUP,

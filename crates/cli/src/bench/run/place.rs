@@ -1,7 +1,7 @@
 //! The storage that `presagio bench run` runs on: this disk, the same through FUSE, a loop device with a usual
 //! read-ahead, and that made slow. What was set up is taken down again.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -218,6 +218,12 @@ pub struct Cgroup {
 impl Cgroup {
     fn join(&mut self, controller: &str) -> anyhow::Result<PathBuf> {
         let parent = Path::new("/sys/fs/cgroup").join(controller);
+        // In a hierarchy of version 2 this would be made as a group of its own.
+        ensure!(
+            parent.is_dir(),
+            "there is no {}: limits need the controllers of cgroup version 1",
+            parent.display()
+        );
         let group = parent.join(format!("presagio-bench-{}", std::process::id()));
         fs::create_dir_all(&group)
             .with_context(|| format!("no cgroup can be made in {}", parent.display()))?;
