@@ -789,8 +789,8 @@ fn activity(series: &Series) -> Activity {
     Activity {
         bin_ns: series.axis.width,
         operations: sums.map(|((r, w), o)| r + w + o).collect(),
-        read: series.read.clone(),
-        written: series.written.clone(),
+        read: series.read.values(),
+        written: series.written.values(),
         read_ns: busy(Kind::Read),
         write_ns: busy(Kind::Write),
         other_ns: busy(Kind::Other),

@@ -224,11 +224,11 @@ pub struct Timeline {
 pub struct Activity {
     /// The width of a bin.
     pub bin_ns: u64,
-    /// Operations.
+    /// Operations that began.
     pub operations: Vec<u64>,
-    /// Bytes read.
+    /// Bytes read, those of an operation spread evenly over the time that it took.
     pub read: Vec<u64>,
-    /// Bytes written.
+    /// Bytes written, in the same way.
     pub written: Vec<u64>,
     /// Time in reads.
     pub read_ns: Vec<u64>,
