@@ -148,8 +148,17 @@ fn hot_spots(run: &Run) -> Vec<Finding> {
         .collect()
 }
 
+/// What takes this much of the I/O time, and this much of the life of a process, matters most.
+const SPOT_HIGH: f64 = 0.4;
+const SPOT_OF_LIFE: f64 = 0.1;
+
 fn hot_spot(run: &Run, at: usize, access: &Access) -> Finding {
-    let weight = match access.time_share >= 0.4 {
+    // Without a timeline nobody knows how much of their lives processes spend in I/O.
+    let of_life = run
+        .timeline
+        .as_ref()
+        .map_or(1.0, |_| access.time_share * run.totals.time_share);
+    let weight = match access.time_share >= SPOT_HIGH && of_life >= SPOT_OF_LIFE {
         true => Weight::High,
         false => Weight::Medium,
     };
