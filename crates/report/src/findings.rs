@@ -481,10 +481,11 @@ fn foreseen(run: &Run) -> Vec<Finding> {
     let Some(right) = prediction.all.right_share else {
         return Vec::new();
     };
-    let weight = if right >= 0.9 {
-        Weight::Good
-    } else {
-        Weight::Low
+    // What was not judged was not foreseen.
+    let all = prediction.all.operations + prediction.operations_without;
+    let weight = match prediction.all.right as f64 >= 0.9 * all as f64 {
+        true => Weight::Good,
+        false => Weight::Low,
     };
     // A run may have begun with the model of an earlier one.
     let whose = match prediction.from {
@@ -502,6 +503,11 @@ fn foreseen(run: &Run) -> Vec<Finding> {
         "prediction.all.right",
         "prediction.all.hit_ratio",
     ];
+    if prediction.operations_without > 0 {
+        let without = prediction.operations_without;
+        text += &format!(" ({} more were not judged)", grouped(without));
+        figures.push("prediction.operations_without");
+    }
     let busiest = prediction.processes.first();
     match busiest.and_then(|p| Some((p, p.perfect_after?))) {
         Some((process, after)) if process.all.operations > 4 * after.max(8) => {
