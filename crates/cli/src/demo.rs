@@ -1,4 +1,7 @@
-//! `presagio demo DIR`: what Presagio does, shown on a storage in about a minute, in two at most.
+//! `presagio demo DIR`: what Presagio does, shown on a storage in about a minute.
+//!
+//! *Bounds*: rounds of the program end after a minute, and no other begins that would end later; the I/O node learns for so many
+//! periods. What has no bound is the storage: the file is made, and the program run three times, however slow that is.
 //!
 //! [`program`] is an unmodified program, plain and guided; [`node`] an I/O node that learns in front of an emulated disk.
 //! At the end a page about the first is there, and what to try next is said.
@@ -21,7 +24,7 @@ const REPORT: &str = "presagio-demo.html";
 /// Makes a file of 1.1 GB in a directory of its own below DIR, which is removed at the end, and lets a program read half of
 /// it: plain and with `presagio run` before it, by turns, with nothing of the file in memory. The bytes it got are compared.
 /// The program is our own, written after the description of the ROOT reader in the MERCURY paper (see the README's references).
-/// It takes about a minute; where the storage is slow there are fewer rounds.
+/// It takes about a minute; where the storage is slow there are fewer rounds, one at least.
 ///
 /// Then 32 clients load an I/O node in front of an emulated disk, under NOOP and under --policy adaptive, whose choices are
 /// shown as it makes them. A report of the last guided run stays in DIR.
@@ -100,7 +103,20 @@ fn next(report: &Path) -> io::Result<()> {
     ] {
         writeln!(out, "  {presagio} {command}\n      {why}")?;
     }
-    let guides =
-        "docs/SUMMARY.md leads to a guide for users, administrators, developers and researchers.";
-    writeln!(out, "\n{}", prose(guides))
+    writeln!(out, "\n{}", prose(&guides(&presagio)))
 }
+
+/// Where there is more to read: in a checkout its documents, elsewhere the command itself.
+fn guides(presagio: &str) -> String {
+    match Path::new(SUMMARY).is_file() {
+        true => format!(
+            "{SUMMARY} leads to a guide for users, administrators, developers and researchers."
+        ),
+        false => format!(
+            "`{presagio} help` lists all commands, and `{presagio} help run` explains one of them, with examples."
+        ),
+    }
+}
+
+/// Where a checkout has the contents of the book.
+const SUMMARY: &str = "docs/SUMMARY.md";

@@ -1,5 +1,6 @@
 //! How the command says that it could not do something: what failed, why, and what to do about it.
 
+use presagio_page::readable;
 use std::fmt::Display;
 
 /// An error that a person can act on, printed as `presagio: what; cause; what to do`.
@@ -7,10 +8,10 @@ pub fn failure(what: impl Display, cause: impl Display, advice: impl Display) ->
     anyhow::anyhow!("{what}; {cause}; {advice}")
 }
 
-/// The error and all its causes in one line.
+/// The error and all its causes in one line. Names of files come from anybody: none of them tells a terminal anything.
 pub fn one_line(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-    causes.join("; ")
+    readable::without_controls(&causes.join("; "))
 }
 
 #[cfg(test)]
@@ -30,5 +31,12 @@ mod tests {
     fn causes_follow_what_failed() {
         let error = anyhow::anyhow!("disk full").context("cannot write x");
         assert_eq!(one_line(&error), "cannot write x; disk full");
+    }
+
+    #[test]
+    fn a_name_in_an_error_tells_a_terminal_nothing() {
+        let error = failure("cannot open \u{1b}[2Jx\n\u{202e}y", "no such file", "z");
+        let said = "cannot open \u{fffd}[2Jx\u{fffd}\u{fffd}y; no such file; z";
+        assert_eq!(one_line(&error), said);
     }
 }

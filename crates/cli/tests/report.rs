@@ -6,6 +6,7 @@ use common::{library, presagio, presagio_ok, program};
 use presagio_core::{Action, ContextId, Event, FileId, Layer, Nanos};
 use presagio_trace::{Frame, Process, Record, native};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -424,6 +425,77 @@ fn a_summary_tells_a_terminal_nothing() {
 }
 
 #[test]
+fn the_name_of_a_trace_tells_a_terminal_nothing() {
+    let place = Place::new();
+    let harmful = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+    let name = "a\u{1b}[2J\n\u{202e}b";
+    let trace = place.trace(&format!("{name}.ptrace"), &phases());
+    // Written beside the one who asks, under a name like the trace's.
+    let mut report = Command::new(program());
+    let report = report.args(["report", &trace]).current_dir(place.0.path());
+    let output = report.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        out.contains("b.report.html") && !out.contains(harmful),
+        "{out:?}"
+    );
+    assert!(place.path(&format!("{name}.report.html")).exists());
+    let whole = fs::read(&trace).unwrap();
+    let cut = place.text(&format!("{name}-cut.ptrace"));
+    fs::write(&cut, &whole[..whole.len() - 30]).unwrap();
+    let damaged = place.text(&format!("{name}-damaged.ptrace"));
+    let mut bytes = whole.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    fs::write(&damaged, bytes).unwrap();
+    let missing = place.text(&format!("{name}-missing.ptrace"));
+    for (trace, code) in [(&cut, 1), (&damaged, 2), (&missing, 2)] {
+        let said = presagio(&["report", "--json", trace]);
+        assert_eq!(said.code, Some(code), "{}", said.err);
+        assert!(said.err.starts_with("presagio: "), "{:?}", said.err);
+        assert!(!said.err.contains(harmful), "{:?}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{:?}", said.err);
+    }
+    let salvaged = presagio(&["report", "--json", "--salvage", &damaged]);
+    assert!(!salvaged.err.contains(harmful), "{:?}", salvaged.err);
+}
+
+#[test]
+fn a_name_is_for_the_input_in_its_place() {
+    let place = Place::new();
+    let traces = ["a.ptrace", "b.ptrace"].map(|name| place.trace(name, &phases()));
+    let summary = place.text("a.json");
+    let text = serde_json::json!({ "totals": {}, "prefetch": {}, "trace": { "path": traces[0] } });
+    fs::write(&summary, text.to_string()).unwrap();
+    let names = |document: &Value| -> Vec<String> {
+        let runs = document["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let [a, b] = &traces;
+    // The trace of the summary is none of the runs, wherever it stands.
+    let of_summary = figures(&[&summary, a, b, "--name", "one"]);
+    assert_eq!(names(&of_summary), ["one", "b"]);
+    let both = figures(&[a, b, "--name", "one", "--name", "two"]);
+    assert_eq!(names(&both), ["one", "two"]);
+    for (args, part) in [
+        (
+            vec![&**a, "--name", "one", "--name", "two"],
+            "2 names for 1 input;",
+        ),
+        (
+            vec![&summary, a, b, "--name", "one", "--name", "two"],
+            "“two” would be the name of",
+        ),
+    ] {
+        let said = presagio(&[&["report", "--json"], &args[..]].concat());
+        assert_eq!(said.code, Some(2), "{}", said.out);
+        assert!(said.err.contains(part), "{}", said.err);
+    }
+}
+
+#[test]
 fn an_empty_trace_has_a_report() {
     let place = Place::new();
     let trace = place.trace("empty.ptrace", &[]);
@@ -586,6 +658,135 @@ fn a_summary_brings_its_trace_along_or_does_without() {
     assert!(alone["timeline"].is_null() && alone["not_seen"].to_string().contains("no trace"));
 }
 
+/// The tables of a document below a heading: fields by their paths, and what is said of each.
+struct Described(Vec<(Vec<String>, Vec<String>)>);
+
+impl Described {
+    fn read(page: &str, heading: &str) -> Described {
+        let text = fs::read_to_string(common::repository().join(page)).unwrap();
+        let (_, part) = text.split_once(heading).unwrap();
+        let part = part.split("\n## ").next().unwrap();
+        let in_ticks = |text: &str| -> Vec<String> {
+            let parts = text.split('`').skip(1).step_by(2);
+            parts.map(str::to_owned).collect()
+        };
+        let rows = part.lines().filter_map(|line| {
+            let (paths, said) = line.strip_prefix("| `")?.split_once(" | ")?;
+            Some((in_ticks(&format!("`{paths}")), in_ticks(said)))
+        });
+        Described(rows.collect())
+    }
+
+    fn row(&self, path: &str) -> Option<&[String]> {
+        let row = self
+            .0
+            .iter()
+            .find(|(paths, _)| paths.iter().any(|it| it == path));
+        row.map(|(_, said)| &said[..])
+    }
+
+    /// What is said of a path, or of the nearest that it is in.
+    fn nearest(&self, path: &str) -> Option<&[String]> {
+        let above = path.rsplit_once('.').map(|(above, _)| above);
+        self.row(path).or_else(|| self.nearest(above?))
+    }
+
+    /// Each field below `path` has to be described where that is. The paths that there are go to `seen`.
+    fn holds(&self, path: &str, value: &Value, seen: &mut BTreeSet<String>) {
+        match value {
+            Value::Array(list) => list.iter().for_each(|one| self.holds(path, one, seen)),
+            Value::Object(fields) => {
+                for (field, value) in fields {
+                    let below = match path {
+                        "" => field.clone(),
+                        _ => format!("{path}.{field}"),
+                    };
+                    let is_said = match path {
+                        "" => self.row(&below).is_some(),
+                        _ => self.nearest(path).is_some_and(|said| said.contains(field)),
+                    };
+                    assert!(is_said, "{below} is not described");
+                    // It has a description of its own.
+                    if below != "runs" && below != "summary" {
+                        self.holds(&below, value, seen);
+                    }
+                    seen.insert(below);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is described that there is not.
+    fn are_all(&self, seen: &BTreeSet<String>) {
+        let paths = self.0.iter().flat_map(|(paths, _)| paths);
+        let unseen: Vec<_> = paths.filter(|path| !seen.contains(*path)).collect();
+        assert!(unseen.is_empty(), "there is no {unseen:?}");
+    }
+}
+
+#[test]
+fn every_figure_of_the_document_is_described() {
+    let place = Place::new();
+    let mut records = phases();
+    let fails = event(1_500_000, Action::Open, 1, 0, 0);
+    records.push(Record::Event(Event {
+        result: -2,
+        ..fails
+    }));
+    let mut slow = event(92_000_000, Action::Read, 1, 0, 16384);
+    slow.duration = Nanos(10_000_000);
+    records.push(Record::Event(slow));
+    let trace = place.trace("run.ptrace", &records);
+    let mut said = summary();
+    said["trace"] = serde_json::json!({ "path": trace });
+    let input = place.text("run.json");
+    fs::write(&input, said.to_string()).unwrap();
+    let document = figures(&[&input, &place.trace("other.ptrace", &slower())]);
+    let described = Described::read("docs/report.md", "## The document for programs\n");
+    let mut seen = BTreeSet::new();
+    described.holds("", &document, &mut seen);
+    for run in document["runs"].as_array().unwrap() {
+        described.holds("", run, &mut seen);
+    }
+    described.are_all(&seen);
+}
+
+#[test]
+fn every_figure_of_a_summary_is_described() {
+    let place = Place::new();
+    let (program, data) = reader(&place);
+    let (summary, trace) = (place.text("run.json"), place.text("run.ptrace"));
+    let recorded = [
+        "run",
+        "--no-model",
+        "-q",
+        "--json",
+        &summary,
+        "--trace",
+        &trace,
+        "--",
+    ];
+    presagio_ok(&[&recorded[..], &[&program, &data]].concat());
+    let mut said: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+    // Whether something is loaded and measured depends on the machine; what there may be is what another summary has.
+    let other = self::summary();
+    for key in ["by_reason", "waits"] {
+        let list = &mut said["prefetch"][key];
+        let is_empty = list.as_array().map_or(
+            list.as_object().is_some_and(|it| it.is_empty()),
+            Vec::is_empty,
+        );
+        if is_empty {
+            *list = other["prefetch"][key].clone();
+        }
+    }
+    let described = Described::read("docs/files.md", "## The summary of a run\n");
+    let mut seen = BTreeSet::new();
+    described.holds("", &said, &mut seen);
+    described.are_all(&seen);
+}
+
 #[test]
 fn the_bench_measures_time_memory_and_the_page() {
     let json = presagio_ok(&["bench", "report", "--tiny", "--json"]).json();
@@ -622,11 +823,9 @@ fn in_a_browser_with(page: &str, figures: &Value, place: &Place, charts: &str, t
         .output();
     let ran = ran.expect("node is needed: apt-get install nodejs");
     let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(
-        ran.status.success(),
-        "{said}{}",
-        String::from_utf8_lossy(&ran.stdout)
-    );
+    let printed = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}{printed}");
+    println!("{printed}");
 }
 
 const CHARTS: &str = "activity,lanes,heat,sizes,latencies,sequentiality,loops,prediction,period";
@@ -781,7 +980,7 @@ fn a_page_of_an_empty_trace_opens_and_says_so() {
 
 /// What a run without a trace says of itself, with more of everything than is shown at first.
 fn summary() -> Value {
-    let wait = |n: u64| serde_json::json!({ "name": format!("/data/in-{n}"), "method": "sieving", "with_ns": 1000 * n, "without_ns": 2_000_000 });
+    let wait = |n: u64| serde_json::json!({ "name": format!("/data/in-{n}"), "method": "sieving", "with_ns": 1000 * n, "without_ns": 2_000_000, "with_reads": 8, "without_reads": 9 });
     let decided = |n: u64| format!("/data/in-{n}: sieving: it pays.");
     let totals = serde_json::json!({
         "operations": 2000, "failed": 3, "bytes_read": 100 << 20, "bytes_written": 5 << 20, "time_ns": 900_000_000,
@@ -798,7 +997,7 @@ fn summary() -> Value {
         "prediction": { "operations": 2000, "right": 1800, "transfers": 1900, "offset_right": 1700, "hit_ratio": 0.9 },
         "prefetch": {
             "advised": true, "bytes_useful": 75 << 20, "bytes_wasted": 25 << 20,
-            "by_reason": { "model": { "hints": 9, "bytes_asked": 100 << 20, "bytes_already": 0, "bytes_loaded": 100 << 20 } },
+            "by_reason": { "exact": { "hints": 9, "bytes_asked": 100 << 20, "bytes_already": 0, "bytes_loaded": 100 << 20 } },
             "waits": (1..=15).map(wait).collect::<Vec<_>>(),
         },
         "decided": (1..=45).map(decided).collect::<Vec<_>>(),

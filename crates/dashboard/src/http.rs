@@ -245,7 +245,7 @@ impl Line {
 
     /// Sends all of it, or says why not: whoever does not take it in time is not waited for.
     pub fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.lines.patience;
         while !bytes.is_empty() {
             match self.socket.write(bytes, left(deadline)?) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -263,7 +263,7 @@ impl Line {
     }
 
     fn receive(&mut self) -> Result<Request, Response> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.lines.patience;
         let mut bytes = Vec::new();
         let end = loop {
             let from = bytes.len().saturating_sub(3);
@@ -315,13 +315,22 @@ struct Open {
 }
 
 /// The connections that there are.
-#[derive(Default)]
 struct Lines {
     open: Mutex<Open>,
     fewer: Condvar,
+    /// How long each of them is waited for.
+    patience: Duration,
 }
 
 impl Lines {
+    fn new(patience: Duration) -> Lines {
+        Lines {
+            open: Mutex::default(),
+            fewer: Condvar::new(),
+            patience,
+        }
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -424,6 +433,14 @@ impl Server {
         address: &Address,
         answer: impl Fn(Request, Line) + Send + Sync + 'static,
     ) -> io::Result<Server> {
+        Server::with_patience(address, PATIENCE, answer)
+    }
+
+    fn with_patience(
+        address: &Address,
+        patience: Duration,
+        answer: impl Fn(Request, Line) + Send + Sync + 'static,
+    ) -> io::Result<Server> {
         let listener = Listener::bind(address)?;
         let address = match listener.ip() {
             Some(ip) => Address::Tcp(ip.to_string()),
@@ -433,7 +450,7 @@ impl Server {
         let mut server = Server {
             address,
             ending: Arc::new(ending),
-            lines: Arc::default(),
+            lines: Arc::new(Lines::new(patience)),
             thread: None,
         };
         let (lines, ending) = (server.lines.clone(), server.ending.clone());
@@ -545,17 +562,26 @@ mod tests {
         }
     }
 
+    /// Nobody is let go meanwhile, however slow the machine is.
+    const LONG: Duration = Duration::from_secs(3600);
+
     fn server() -> Server {
+        server_with(LONG)
+    }
+
+    fn server_with(patience: Duration) -> Server {
         let address = Address::Tcp("127.0.0.1:0".to_owned());
-        Server::open(&address, |request, mut line| match &*request.path {
-            "/stream" => {
-                let head = Response::of("text/event-stream", "");
-                let mut sent = line.begin(&head);
-                while sent.is_ok() {
-                    sent = line.send(&[b'x'; 64 << 10]);
+        Server::with_patience(&address, patience, |request, mut line| {
+            match &*request.path {
+                "/stream" => {
+                    let head = Response::of("text/event-stream", "");
+                    let mut sent = line.begin(&head);
+                    while sent.is_ok() {
+                        sent = line.send(&[b'x'; 64 << 10]);
+                    }
                 }
+                path => line.answer(&Response::text(200, path)),
             }
-            path => line.answer(&Response::text(200, path)),
         })
         .expect("it listens")
     }
@@ -610,6 +636,24 @@ mod tests {
         assert!(ask(&server, "GET /a HTTP/1.0\r\n\r\n").ends_with("/a\n"));
         drop(server);
         drop((silent, deaf));
+    }
+
+    #[test]
+    fn who_is_silent_or_deaf_is_let_go() {
+        let server = server_with(Duration::from_millis(20));
+        let mut silent = connect(&server);
+        let mut answer = String::new();
+        silent.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        let mut deaf = connect(&server);
+        deaf.write_all(b"GET /stream HTTP/1.0\r\n\r\n")
+            .expect("sent");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let taken = || server.lines.open().numbers;
+        while taken() < 2 || !server.lines.open().sockets.is_empty() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -768,7 +768,16 @@ fn phasing(run: &mut Run, of: Collected) -> Phasing {
     let (mut phases, pause_ns) = of.phases.finish(of.begin);
     let period = run.timeline.as_ref().map(|timeline| {
         let all = &timeline.all;
-        let series = [&all.read, &all.written, &all.operations];
+        let mean_of = |kind: Kind, values: &[u64]| {
+            let operations: u64 = of.all.operations[kind as usize].iter().sum();
+            values.iter().map(|v| *v as f64).sum::<f64>() / operations.max(1) as f64
+        };
+        let activity = |values, unit| phases::Activity { values, unit };
+        let series = [
+            activity(&all.read[..], mean_of(Kind::Read, &all.read)),
+            activity(&all.written, mean_of(Kind::Write, &all.written)),
+            activity(&all.operations, 1.0),
+        ];
         phases::period(&phases, &series, all.bin_ns, run.totals.duration_ns)
     });
     // The list is cut; what is said of all is of all.
@@ -789,8 +798,8 @@ fn activity(series: &Series) -> Activity {
     Activity {
         bin_ns: series.axis.width,
         operations: sums.map(|((r, w), o)| r + w + o).collect(),
-        read: series.read.clone(),
-        written: series.written.clone(),
+        read: series.read.values(),
+        written: series.written.values(),
         read_ns: busy(Kind::Read),
         write_ns: busy(Kind::Write),
         other_ns: busy(Kind::Other),

@@ -1,6 +1,6 @@
 //! One trace, counted: each event goes to the bins that it belongs to, and is forgotten.
 
-use crate::axis::{Axis, Busy};
+use crate::axis::{Axis, Busy, Moved};
 use crate::census::{Census, Counted, FileCount, Files, Kind, Layered};
 use crate::foreseen::{Foreseen, STREAMS_MAX};
 use crate::habits::{Habit, Positions};
@@ -41,13 +41,13 @@ pub struct Options {
     pub spill: Spill,
 }
 
-/// Values by bin.
+/// Values by bin. An operation is counted where it begins; its time and its bytes are where they were spent.
 #[derive(Debug)]
 pub(crate) struct Series {
     pub axis: Axis,
     pub operations: [Vec<u64>; Kind::COUNT],
-    pub read: Vec<u64>,
-    pub written: Vec<u64>,
+    pub read: Moved,
+    pub written: Moved,
     pub busy: [Busy; Kind::COUNT],
 }
 
@@ -57,22 +57,22 @@ impl Series {
         Series {
             axis,
             operations: std::array::from_fn(|_| zeros()),
-            read: zeros(),
-            written: zeros(),
+            read: Moved::new(&axis),
+            written: Moved::new(&axis),
             busy: std::array::from_fn(|_| Busy::new(&axis)),
         }
     }
 
     fn add(&mut self, event: &Event) {
         let kind = Kind::of(event.action);
-        let bin = self.axis.bin(event.time.0);
-        self.operations[kind as usize][bin] += 1;
+        let (begin, end) = (event.time.0, event.end().0);
+        self.operations[kind as usize][self.axis.bin(begin)] += 1;
         match kind {
-            Kind::Read => self.read[bin] = self.read[bin].saturating_add(event.moved()),
-            Kind::Write => self.written[bin] = self.written[bin].saturating_add(event.moved()),
+            Kind::Read => self.read.add(&self.axis, begin, end, event.moved()),
+            Kind::Write => self.written.add(&self.axis, begin, end, event.moved()),
             Kind::Other => {}
         }
-        self.busy[kind as usize].add(&self.axis, event.time.0, event.end().0);
+        self.busy[kind as usize].add(&self.axis, begin, end);
     }
 }
 

@@ -224,11 +224,11 @@ pub struct Timeline {
 pub struct Activity {
     /// The width of a bin.
     pub bin_ns: u64,
-    /// Operations.
+    /// Operations that began.
     pub operations: Vec<u64>,
-    /// Bytes read.
+    /// Bytes read, those of an operation spread evenly over the time that it took.
     pub read: Vec<u64>,
-    /// Bytes written.
+    /// Bytes written, in the same way.
     pub written: Vec<u64>,
     /// Time in reads.
     pub read_ns: Vec<u64>,
@@ -578,14 +578,14 @@ pub struct Prediction {
     pub bins: Vec<Foresight>,
     /// By process.
     pub processes: Vec<ForeseenProcess>,
-    /// Operations of processes without a model.
+    /// Operations that were not judged: of processes without a model, or whose model was given up by then.
     pub operations_without: u64,
 }
 
 /// Sums of predictions and what came of them.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Foresight {
-    /// Operations.
+    /// Operations that were judged.
     pub operations: u64,
     /// Exactly as predicted.
     pub right: u64,
@@ -599,7 +599,7 @@ pub struct Foresight {
     pub transfers: u64,
     /// Their file and offset were right.
     pub offset_right: u64,
-    /// The share of all operations that came exactly as predicted.
+    /// The share of these operations that came exactly as predicted.
     pub right_share: Option<f64>,
     /// The share that came from the predicted call stack.
     pub context_share: Option<f64>,
@@ -616,7 +616,7 @@ pub struct ForeseenProcess {
     pub process: String,
     /// Sums.
     pub all: Foresight,
-    /// After so many operations all that came later was foreseen exactly.
+    /// After so many operations all that came later was foreseen exactly; nothing if its model was given up.
     pub perfect_after: Option<u64>,
     /// Symbols of its grammar.
     pub symbols: Option<usize>,

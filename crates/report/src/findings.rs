@@ -148,8 +148,17 @@ fn hot_spots(run: &Run) -> Vec<Finding> {
         .collect()
 }
 
+/// What takes this much of the I/O time, and this much of the life of a process, matters most.
+const SPOT_HIGH: f64 = 0.4;
+const SPOT_OF_LIFE: f64 = 0.1;
+
 fn hot_spot(run: &Run, at: usize, access: &Access) -> Finding {
-    let weight = match access.time_share >= 0.4 {
+    // Without a timeline nobody knows how much of their lives processes spend in I/O.
+    let of_life = run
+        .timeline
+        .as_ref()
+        .map_or(1.0, |_| access.time_share * run.totals.time_share);
+    let weight = match access.time_share >= SPOT_HIGH && of_life >= SPOT_OF_LIFE {
         true => Weight::High,
         false => Weight::Medium,
     };
@@ -472,10 +481,11 @@ fn foreseen(run: &Run) -> Vec<Finding> {
     let Some(right) = prediction.all.right_share else {
         return Vec::new();
     };
-    let weight = if right >= 0.9 {
-        Weight::Good
-    } else {
-        Weight::Low
+    // What was not judged was not foreseen.
+    let all = prediction.all.operations + prediction.operations_without;
+    let weight = match prediction.all.right as f64 >= 0.9 * all as f64 {
+        true => Weight::Good,
+        false => Weight::Low,
     };
     // A run may have begun with the model of an earlier one.
     let whose = match prediction.from {
@@ -493,6 +503,11 @@ fn foreseen(run: &Run) -> Vec<Finding> {
         "prediction.all.right",
         "prediction.all.hit_ratio",
     ];
+    if prediction.operations_without > 0 {
+        let without = prediction.operations_without;
+        text += &format!(" ({} more were not judged)", grouped(without));
+        figures.push("prediction.operations_without");
+    }
     let busiest = prediction.processes.first();
     match busiest.and_then(|p| Some((p, p.perfect_after?))) {
         Some((process, after)) if process.all.operations > 4 * after.max(8) => {

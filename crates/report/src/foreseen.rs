@@ -129,9 +129,11 @@ impl Stream {
         MUST_FORESEE.iter().any(due)
     }
 
-    /// After how many operations all that came later was foreseen exactly.
+    /// After how many operations all that came later was foreseen exactly. Of a process whose model was given up nobody knows
+    /// what came later.
     pub fn perfect_after(&self) -> Option<u64> {
-        (self.last_wrong < self.observed).then_some(self.last_wrong)
+        let is_known = self.model.is_some() && self.last_wrong < self.observed;
+        is_known.then_some(self.last_wrong)
     }
 }
 
@@ -142,6 +144,7 @@ pub(crate) struct Foreseen {
     of_process: HashMap<u32, usize>,
     pub axis: Axis,
     pub bins: Vec<Judged>,
+    /// Operations that nobody judged: of processes without a model, or whose model was given up by then.
     pub operations_without: u64,
     pub given_up: u64,
     seen: u64,

@@ -162,10 +162,46 @@ const COARSER: [usize; 4] = [2, 6, 16, 40];
 /// Fewer bins have no shape.
 const BINS_MIN: usize = 24;
 
+/// What counting by bins does to something even: where bins and events do not fit, one bin has one more than the next. Events that
+/// come evenly, one by one or few together, vary by no more than this: so much variance, in events,
+const UNEVEN_VARIANCE: f64 = 0.5;
+/// and so much of the mean, however many come together, if no bin is without any.
+const UNEVEN_PART: f64 = 0.36;
+
+/// Activity by bins.
+pub(crate) struct Activity<'a> {
+    pub values: &'a [u64],
+    /// What one event adds, on average.
+    pub unit: f64,
+}
+
+impl Activity<'_> {
+    /// In bins so many times as wide; nothing if that leaves no shape.
+    fn coarser(&self, factor: usize) -> Option<Vec<u64>> {
+        let bins = self.values.chunks(factor);
+        let bins: Vec<u64> = bins.map(|bin| bin.iter().sum()).collect();
+        (bins.len() >= BINS_MIN && self.is_uneven(&bins)).then_some(bins)
+    }
+
+    /// Whether it varies by more than bins make of what is even.
+    fn is_uneven(&self, bins: &[u64]) -> bool {
+        // The last bin is narrower than the others.
+        let whole = &bins[..bins.len() - 1];
+        let count = whole.len() as f64;
+        let mean = whole.iter().map(|v| *v as f64).sum::<f64>() / count;
+        let squares = whole
+            .iter()
+            .map(|v| (*v as f64 - mean).powi(2))
+            .sum::<f64>();
+        let variance = squares / count;
+        variance > UNEVEN_VARIANCE * self.unit.powi(2) && variance.sqrt() > UNEVEN_PART * mean
+    }
+}
+
 /// Finds the rhythm: from phases where these are even, else in the series of activity, by bins of `width_ns`.
 pub(crate) fn period(
     phases: &[Phase],
-    series: &[&Vec<u64>],
+    series: &[Activity],
     width_ns: u64,
     duration_ns: u64,
 ) -> Period {
@@ -195,15 +231,15 @@ pub(crate) fn period(
 /// A peak: its lag and its height.
 type Peak = Option<(usize, f64)>;
 
-/// The series and the width at which the rhythm is clearest: the width, how alike it is to itself, and the peak.
-fn clearest(series: &[&Vec<u64>], width_ns: u64) -> (u64, Vec<f64>, Peak) {
+/// The series and the width at which the rhythm is clearest: the width, how alike it is to itself, and the peak. Where all is
+/// even there is none.
+fn clearest(series: &[Activity], width_ns: u64) -> (u64, Vec<f64>, Peak) {
     let mut best: (u64, Vec<f64>, Peak) = (width_ns, Vec::new(), None);
-    for values in series {
+    for activity in series {
         for factor in COARSER {
-            let coarse: Vec<u64> = values.chunks(factor).map(|c| c.iter().sum()).collect();
-            if coarse.len() < BINS_MIN {
+            let Some(coarse) = activity.coarser(factor) else {
                 continue;
-            }
+            };
             let correlation = correlation(&coarse);
             let peak = peak(&correlation);
             let height = |peak: Peak| peak.map_or(0.0, |(_, height)| height);
@@ -352,10 +388,14 @@ mod tests {
         assert!(found.confidence > 0.99);
     }
 
+    fn of_events(values: &[u64]) -> Activity<'_> {
+        Activity { values, unit: 1.0 }
+    }
+
     #[test]
     fn a_rhythm_without_pauses_is_found_in_the_activity() {
         let activity: Vec<u64> = (0..500).map(|n| if n % 20 < 4 { 90 } else { 3 }).collect();
-        let found = period(&[], &[&activity], 100, 50_000);
+        let found = period(&[], &[of_events(&activity)], 100, 50_000);
         assert_eq!(found.method, Some("correlation"));
         assert_eq!(found.period_ns, Some(2000));
     }
@@ -369,7 +409,45 @@ mod tests {
             (mixed ^ mixed >> 31) % 100
         };
         let activity: Vec<u64> = (0..500).map(noise).collect();
-        assert_eq!(period(&[], &[&activity], 100, 50_000).period_ns, None);
-        assert_eq!(period(&[], &[&vec![5; 100]], 100, 10_000).period_ns, None);
+        let found = period(&[], &[of_events(&activity)], 100, 50_000);
+        assert_eq!(found.period_ns, None);
+        let found = period(&[], &[of_events(&[5; 100])], 100, 10_000);
+        assert_eq!(found.period_ns, None);
+    }
+
+    /// So many events, one as far from the next as any other, `together` of them at a time, each worth `size`.
+    fn even(events: u64, together: u64, size: u64, bins: usize) -> Vec<u64> {
+        let mut values = vec![0; bins];
+        for n in 0..events {
+            values[(n * bins as u64 / events) as usize] += together * size;
+        }
+        values
+    }
+
+    #[test]
+    fn what_comes_evenly_has_no_rhythm_however_it_is_counted() {
+        for bins in [48, 97, 500, 1365, 2047, 2048] {
+            for events in (bins / 7..6 * bins).step_by(29) {
+                let one_by_one = even(events as u64, 1, 1, bins);
+                let found = period(&[], &[of_events(&one_by_one)], 100, 1);
+                assert_eq!(found.period_ns, None, "{events} events in {bins} bins");
+                let values = even(events as u64, 1, 65_536, bins);
+                let unit = 65_536.0;
+                let values = &values;
+                let found = period(&[], &[Activity { values, unit }], 100, 1);
+                assert_eq!(found.period_ns, None, "{events} reads in {bins} bins");
+            }
+        }
+    }
+
+    #[test]
+    fn a_loop_that_is_quicker_than_bins_has_no_rhythm_that_they_could_show() {
+        for bins in [48, 500, 2048] {
+            for times in (bins..6 * bins).step_by(31) {
+                let values = even(times as u64, 3, 1, bins);
+                let found = period(&[], &[of_events(&values)], 100, 1);
+                assert_eq!(found.period_ns, None, "{times} times in {bins} bins");
+            }
+        }
     }
 }

@@ -117,6 +117,19 @@ fn strides(slow: u64) -> Vec<Record> {
     records
 }
 
+/// One process reads here and there, so that its model is given up after 8192 operations.
+fn disorder() -> Vec<Record> {
+    let mut records = named(1);
+    for n in 0..9000u64 {
+        let chance = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let chance = (chance ^ chance >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
+        let (at, len) = (chance % (1 << 30), 512 + (chance >> 30) % 60_000);
+        let read = event(n * 10_000, 0, Action::Read, at, len);
+        records.push(Record::Event(read));
+    }
+    records
+}
+
 /// What a run says of itself.
 fn summary() -> Value {
     json!({
@@ -226,6 +239,7 @@ fn every_number_of_a_finding_is_one_of_its_figures() {
         run_of("slow", &strides(2), Some(summary())),
         run_of("readers", &readers(), None),
         run_of("writer", &writer(), None),
+        run_of("disorder", &disorder(), None),
     ];
     let document = serde_json::to_value(document(runs)).unwrap();
     let mut seen = BTreeSet::new();
@@ -263,6 +277,47 @@ fn every_number_of_a_finding_is_one_of_its_figures() {
     ];
     let seen: Vec<&str> = seen.iter().map(String::as_str).collect();
     assert_eq!(seen, wanted, "each kind of finding is tried");
+}
+
+fn found(run: &Run, id: &str) -> Value {
+    let findings = serde_json::to_value(&run.findings).unwrap();
+    let findings = findings.as_array().unwrap();
+    findings.iter().find(|one| one["id"] == id).unwrap().clone()
+}
+
+#[test]
+fn what_nobody_judged_was_not_foreseen() {
+    let run = run_of("disorder", &disorder(), None);
+    let prediction = run.prediction.as_ref().unwrap();
+    assert_eq!(prediction.all.operations, 8192);
+    assert_eq!(prediction.operations_without, 9000 - 8192);
+    assert_eq!(
+        prediction.processes[0].perfect_after, None,
+        "it was given up"
+    );
+    let foreseen = found(&run, "foreseen");
+    let text = foreseen["text"].as_str().unwrap();
+    assert!(
+        text.contains("of 8\u{202f}192 operations were foreseen exactly"),
+        "{text}"
+    );
+    assert!(text.contains("(808 more were not judged)"), "{text}");
+}
+
+#[test]
+fn where_the_program_hardly_waits_no_place_of_waiting_matters_most() {
+    let often = run_of("often", &strides(1), None);
+    assert_eq!(found(&often, "hot-spot")["weight"], "high");
+    let mut rarely = strides(1);
+    for record in &mut rarely {
+        let Record::Event(event) = record else {
+            continue;
+        };
+        event.time = Nanos(100 * event.time.0);
+    }
+    let rarely = run_of("rarely", &rarely, None);
+    assert!(rarely.totals.time_share < 0.05);
+    assert_eq!(found(&rarely, "hot-spot")["weight"], "medium");
 }
 
 #[test]

@@ -86,6 +86,10 @@ proptest! {
         let all = &run["timeline"]["all"];
         prop_assert_eq!(sum(&all["operations"]), count);
         prop_assert_eq!(sum(&all["read"]), moved(Action::Read));
+        prop_assert_eq!(sum(&all["written"]), moved(Action::Write));
+        let in_lanes = |key: &str| run["timeline"]["lanes"].as_array().unwrap().iter().map(|lane| sum(&lane["activity"][key])).sum::<u64>();
+        prop_assert_eq!(in_lanes("read"), moved(Action::Read));
+        prop_assert_eq!(in_lanes("written"), moved(Action::Write));
         prop_assert_eq!(sum(&all["read_ns"]) + sum(&all["write_ns"]) + sum(&all["other_ns"]), busy);
         prop_assert_eq!(total(&run["timeline"]["lanes"], "operations"), count);
         prop_assert_eq!(total(&run["timeline"]["lanes"], "time_ns"), busy);

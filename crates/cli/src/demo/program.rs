@@ -20,8 +20,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long rounds may take: with the run that is recorded and the I/O node, a demo ends within two minutes also on a disk where a
-/// run takes twenty seconds.
+/// How long rounds may take, after the first: with the run that is recorded and the I/O node, a demo ends within two minutes also on a
+/// disk where a run takes twenty seconds.
 const ROUNDS_TIME: Duration = Duration::from_secs(60);
 
 /// What the models, the report and the I/O nodes need besides the file.

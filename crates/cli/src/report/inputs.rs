@@ -14,13 +14,19 @@ const SUMMARY_BYTES_MAX: u64 = 64 << 20;
 /// One run: its trace, its summary, or both.
 #[derive(Debug, Default)]
 pub struct Found {
+    /// What it is called, if somebody said that.
+    pub called: Option<String>,
     pub trace: Option<PathBuf>,
     pub summary: Option<(PathBuf, Value)>,
 }
 
 impl Found {
-    /// What it is called if nobody says otherwise.
+    /// What it is called: what somebody said, or else the name of its file.
     pub fn name(&self) -> String {
+        self.called.clone().unwrap_or_else(|| self.stem())
+    }
+
+    fn stem(&self) -> String {
         let summary = self.summary.as_ref().map(|(path, _)| path);
         let path = summary.or(self.trace.as_ref());
         let stem = path.and_then(|path| path.file_stem());
@@ -28,11 +34,23 @@ impl Found {
     }
 }
 
-/// The runs that were named. A trace that a summary brings along is not a run of its own.
-pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
+/// The runs that were named, and what they are called: the first path by the first name, and so on. A trace that a summary brings along
+/// is not a run of its own, and has no name.
+pub fn find(paths: &[PathBuf], names: &[String]) -> anyhow::Result<Vec<Found>> {
+    if names.len() > paths.len() {
+        let named = crate::terminal::counted(names.len() as u64, "name");
+        let given = crate::terminal::counted(paths.len() as u64, "input");
+        let what = format!("{named} for {given}");
+        let cause = "each --name is for one of them, in their order";
+        return Err(failure(what, cause, "leave out those that are too many"));
+    }
     let mut runs = Vec::new();
-    for path in paths {
-        runs.push(find_one(path)?);
+    for (number, path) in paths.iter().enumerate() {
+        let called = names.get(number).cloned();
+        runs.push(Found {
+            called,
+            ..find_one(path)?
+        });
     }
     let brought: Vec<PathBuf> = runs
         .iter()
@@ -43,6 +61,14 @@ pub fn find(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
         let own = run.trace.as_ref().and_then(|path| path.canonicalize().ok());
         run.summary.is_none() && own.is_some_and(|own| brought.contains(&own))
     };
+    if let Some(run) = runs.iter().find(|run| is_brought(run))
+        && let (Some(called), Some(path)) = (&run.called, &run.trace)
+    {
+        let what = format!("“{called}” would be the name of {}", path.display());
+        let cause = "a summary that is named too brings that trace along: they are one run";
+        let advice = "leave that trace out, or its name";
+        return Err(failure(what, cause, advice));
+    }
     runs.retain(|run| !is_brought(run));
     Ok(runs)
 }
@@ -51,7 +77,7 @@ fn find_one(path: &Path) -> anyhow::Result<Found> {
     let Some(text) = summary_text(path) else {
         return Ok(Found {
             trace: Some(path.to_owned()),
-            summary: None,
+            ..Found::default()
         });
     };
     let not_ours = |cause: &str| {
@@ -68,6 +94,7 @@ fn find_one(path: &Path) -> anyhow::Result<Found> {
     Ok(Found {
         trace: trace.and_then(|trace| trace_of(path, &trace)),
         summary: Some((path.to_owned(), value)),
+        ..Found::default()
     })
 }
 
@@ -96,7 +123,7 @@ fn trace_of(summary: &Path, trace: &Path) -> Option<PathBuf> {
     if found.is_none() {
         eprintln!(
             "presagio: {}: its trace {} is not there; the report is of the summary alone",
-            summary.display(),
+            readable::name(summary.as_os_str().as_bytes()),
             // The name comes from whoever wrote the summary.
             readable::name(trace.as_os_str().as_bytes())
         );

@@ -13,6 +13,7 @@ use crate::trace::input;
 use inputs::Found;
 use presagio_core::Layer;
 use presagio_report::doc::Document;
+use presagio_report::readable::without_controls;
 use presagio_report::{Input, Options, Run, Weight, collect, document, page};
 use presagio_trace::OpenOptions;
 use serde_json::Value;
@@ -78,12 +79,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "name a file for the page with --output, or leave one of both out",
         ));
     }
-    let found = inputs::find(&args.inputs)?;
+    let found = inputs::find(&args.inputs, &args.name)?;
     let mut is_whole = true;
     let mut runs = Vec::new();
-    for (number, found) in found.iter().enumerate() {
-        let name = args.name.get(number).cloned();
-        let (run, whole) = one(args, found, name.unwrap_or_else(|| found.name()))?;
+    for found in &found {
+        let (run, whole) = one(args, found)?;
         is_whole &= whole;
         runs.push(run);
     }
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The figures of one run, and whether all of its trace was there.
-fn one(args: &Args, found: &Found, name: String) -> anyhow::Result<(Run, bool)> {
+fn one(args: &Args, found: &Found) -> anyhow::Result<(Run, bool)> {
     let mut is_whole = true;
     let mut symbols = DebugInfo::new(!args.no_symbols, found.trace.as_deref());
     let trace = match &found.trace {
@@ -132,7 +132,7 @@ fn one(args: &Args, found: &Found, name: String) -> anyhow::Result<(Run, bool)> 
     };
     let summary = found.summary.clone();
     let input = Input {
-        name,
+        name: found.name(),
         trace,
         summary: summary.map(|(path, value)| (path.display().to_string(), value)),
     };
@@ -214,5 +214,6 @@ fn show(out: &mut impl Write, path: &Path, document: &Document) -> io::Result<()
     } else {
         String::new()
     };
-    writeln!(out, "{}{more}", path.display())
+    let path = path.display().to_string();
+    writeln!(out, "{}{more}", without_controls(&path))
 }

@@ -4,6 +4,7 @@ use crate::failure::failure;
 use crate::progress::progress_bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::ProgressBar;
+use presagio_page::readable::without_controls;
 use presagio_trace::{Format, OpenOptions, Place, Reason, Record, Source, TraceError, open_with};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,13 +62,15 @@ impl Reading {
 
     /// Says on stderr what one should know about a trace that was read to its end. Whether all of it is there.
     pub fn warn(&self, path: &Path, source: &(impl Source + ?Sized)) -> bool {
+        // Names of files come from anybody.
+        let say = |text: String| eprintln!("presagio: {}", without_controls(&text));
         let warnings = source.warnings();
         for warning in &warnings {
-            eprintln!("presagio: {}: {warning}", path.display());
+            say(format!("{}: {warning}", path.display()));
         }
         let cut = source.cut_short();
         if let Some(why) = cut {
-            eprintln!("presagio: {why}");
+            say(why.to_string());
         }
         // Who salvages is warned of what was left out.
         cut.is_none() && (!self.salvage || warnings.is_empty())

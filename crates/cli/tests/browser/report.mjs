@@ -46,6 +46,7 @@ async function open(width, height, scheme) {
   page.on('pageerror', (error) => problems.push(`${name}: ${error}`));
   page.on('dialog', (dialog) => { problems.push(`${name}: a dialog: ${dialog.message()}`); dialog.dismiss(); });
   page.on('request', (request) => { if (!request.url().startsWith('file:')) problems.push(`${name}: fetches ${request.url()}`); });
+  await page.addInitScript(() => new MutationObserver(() => { if (document.documentElement?.dataset.ready) window.__ready ??= performance.now(); }).observe(document, { attributes: true, subtree: true }));
   await page.goto(pathToFileURL(page_path).href);
   await page.waitForSelector('html[data-ready=true]');
   return { context, page, name };
@@ -105,11 +106,26 @@ async function no_figure_is_left_out(page, name) {
   check(missing.length === 0, `${name}: not shown as figures: ${missing.slice(0, 5).join(', ')}`);
 }
 
+/** A card at the top: the figures that it shows, and what it says below the first. */
+const card_of = (page, title) => page.evaluate((title) => { const stat = [...document.querySelectorAll('#overview .stat')].find((it) => it.firstChild.textContent === title); return stat && { figures: [...stat.querySelectorAll('[data-figure]')].map((it) => it.dataset.figure), note: stat.querySelector('small').textContent }; }, title);
+
+/** A share is of what the page says that it is of: what nobody judged was not foreseen. */
+async function shares_are_of_what_was_judged(page, name) {
+  const { prediction, totals } = figures.runs[0];
+  if (!prediction) return;
+  const card = await card_of(page, 'Foreseen exactly'), { all, operations_without } = prediction;
+  check(JSON.stringify(card?.figures) === JSON.stringify(['runs.0.prediction.all.right_share', 'runs.0.prediction.all.operations']) && /^of .* operations? that w(as|ere) judged$/.test(card.note), `${name}: the card of what was foreseen says ${JSON.stringify(card)}`);
+  check(Math.abs(all.right_share * all.operations - all.right) <= all.operations * 1e-4, `${name}: ${JSON.stringify(all)} does not add up`);
+  if (prediction.from === 'trace') check(all.operations + operations_without === totals.operations, `${name}: ${all.operations} judged and ${operations_without} not are not ${totals.operations}`);
+  const shown = new Set((await shown_figures(page, '#prediction')).map((figure) => figure.path));
+  check(operations_without === 0 || shown.has('runs.0.prediction.operations_without'), `${name}: it is not shown how many operations nobody judged`);
+}
+
 /** A share that stands below a figure is one of that figure. */
 async function captions_belong_to_their_figures(page, name) {
   const prefetch = figures.runs[0].prefetch;
   if (!prefetch || prefetch.useful_share === null) return;
-  const card = await page.evaluate(() => { const stat = [...document.querySelectorAll('#overview .stat')].find((it) => it.firstChild.textContent === 'Loaded ahead'); return { figures: [...stat.querySelectorAll('[data-figure]')].map((it) => it.dataset.figure), note: stat.querySelector('small').textContent }; });
+  const card = await card_of(page, 'Loaded ahead');
   check(JSON.stringify(card.figures) === JSON.stringify(['runs.0.prefetch.bytes_loaded', 'runs.0.prefetch.useful_share']) && card.note.endsWith('of it then read'), `${name}: the card of what was loaded ahead says ${JSON.stringify(card)}`);
   check(Math.abs(prefetch.bytes_loaded * prefetch.useful_share - prefetch.bytes_useful) <= prefetch.bytes_loaded * 1e-4, `${name}: ${JSON.stringify(prefetch)} does not add up`);
 }
@@ -119,6 +135,16 @@ async function stays_small(page, name) {
   const nodes = await page.evaluate(() => document.querySelectorAll('*').length);
   check(nodes <= NODES_MAX, `${name}: ${nodes} elements`);
   console.log(`${name}: ${nodes} elements`);
+}
+
+/** How long it took until the page was there, and takes to draw all charts anew: printed, and not judged. */
+async function says_how_quick_it_is(page, name) {
+  const [ready, drawn] = await page.evaluate(() => {
+    const began = performance.now();
+    for (const _ of [1, 2]) document.getElementById('theme').click();
+    return [window.__ready, (performance.now() - began) / 2];
+  });
+  console.log(`${name}: ready after ${Math.round(ready)} ms, all charts drawn anew in ${Math.round(drawn)} ms`);
 }
 
 /** What a reader sees of each figure is the figure of the document under the path that it names, in the unit that it has. */
@@ -145,8 +171,16 @@ async function pinned_title(page, chart) {
   await title.waitFor({ timeout: 20_000 }).catch(() => {});
   return await title.count() ? title.textContent() : null;
 }
-/** Charts in which every place has figures; cells of a heat map may be empty. */
-const HAS_FIGURES = (chart) => chart !== 'heat';
+/** Where in a chart there is something to see. Of a map of a file, which has empty cells, the middle of the one that is nearest to its middle. */
+async function place_in(page, chart, box) {
+  if (chart !== 'heat') return [box.x + box.width * 0.5, box.y + Math.min(box.height * 0.5, 60)];
+  const shown = await page.locator('[data-chart=heat] h3').textContent();
+  const { heat } = figures.runs[0].files.find((file) => file.heat && file.name === shown);
+  const from_middle = ([column, row]) => Math.hypot(column / heat.columns - 0.5, row / heat.rows - 0.5);
+  const [column, row] = heat.cells.reduce((best, cell) => (from_middle(cell) < from_middle(best) ? cell : best));
+  const left = box.width < 560 ? 62 : 84, bottom = box.height - 22;
+  return [box.x + left + (column + 0.5) * (box.width - left) / heat.columns, box.y + bottom - (row + 0.5) * bottom / heat.rows];
+}
 
 async function hover_and_click(page, name) {
   for (const chart of expected) {
@@ -157,7 +191,7 @@ async function hover_and_click(page, name) {
     await close_all(page);
     await target.scrollIntoViewIfNeeded();
     const box = await target.boundingBox();
-    const point = [box.x + box.width * 0.5, box.y + Math.min(box.height * 0.5, 60)];
+    const point = await place_in(page, chart, box);
     await page.mouse.move(...point);
     if (chart !== 'loops') {
       const is_shown = await until_tip(page, (tries) => page.mouse.move(point[0], point[1] + tries % 2));
@@ -166,13 +200,13 @@ async function hover_and_click(page, name) {
       const tip = await page.locator('#tip').boundingBox();
       const window_width = page.viewportSize().width;
       check(tip && tip.x >= 0 && tip.x + tip.width <= window_width + 1, `${name}: the tip of ${chart} leaves the window`);
-      await figures_equal(page, `${name}: the tip of ${chart}`, '#tip', HAS_FIGURES(chart) ? 1 : 0);
+      await figures_equal(page, `${name}: the tip of ${chart}`, '#tip', chart === 'heat' ? 2 : 1);
     }
     await page.mouse.click(...point);
     const title = await pinned_title(page, chart);
     check(title, `${name}: clicking on ${chart} shows no evidence`);
     if (chart === 'lanes') check(figures.runs[0].timeline.lanes.some((lane) => lane.label === title), `${name}: clicking on a process shows “${title}”`);
-    await figures_equal(page, `${name}: the evidence of ${chart}`, `section:has([data-chart="${chart}"]) .pinned`, HAS_FIGURES(chart) ? 1 : 0);
+    await figures_equal(page, `${name}: the evidence of ${chart}`, `section:has([data-chart="${chart}"]) .pinned`, chart === 'heat' ? 2 : 1);
   }
 }
 
@@ -324,11 +358,13 @@ async function nothing_was_injected(page, name) {
 
 for (const [width, height, scheme] of [[1280, 900, 'light'], [390, 844, 'dark']]) {
   const { context, page, name } = await open(width, height, scheme);
+  await says_how_quick_it_is(page, name);
   await charts_render(page, name);
   if (width === 1280) await scales_are_right(page, name);
   await fits(page, name);
   await figures_equal(page, name);
   await captions_belong_to_their_figures(page, name);
+  await shares_are_of_what_was_judged(page, name);
   await no_figure_is_left_out(page, name);
   await legible(page, name, check);
   await findings_lead_to_evidence(page, name);

@@ -10,6 +10,7 @@ const FORMATS = {
   each: (v) => count(Math.round(v)),
   rounded: (v) => bytes(Math.round(v)),
   seconds: (v) => time(v * 1e9),
+  window: (us) => (us >= 1000 ? times(us / 1000) + ' ms' : times(us) + ' µs'),
   clock: (ms) => new Date(ms).toLocaleTimeString('en-GB'),
 };
 

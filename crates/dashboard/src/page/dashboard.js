@@ -204,10 +204,10 @@ function drawTop() {
   if (decides === 'trees') parts.push('trees choose by what arrives');
   if (decides === 'learned') parts.push('policies are learned from what comes of them');
   if (agreed) parts.push(`${consensus} for ${agreed}`);
-  if (period_s) parts.push(`every ${seconds(period_s)}`);
+  if (period_s) parts.push(el('span', {}, 'every ', fig('how.period_s', 'seconds')));
   if (strategy) parts.push(strategy);
-  parts.push(`up ${seconds(Math.round(NOW.up_s))}`);
-  text(how, parts.join(' · '));
+  parts.push(el('span', {}, 'up ', fig('up_s', 'seconds')));
+  how.replaceChildren(...parts.flatMap((part, n) => (n ? [' · ', part] : [part])));
   keyed(stats, STATS, ([name]) => name, ([name]) => {
     const value = el('span'), note = el('small');
     return { node: el('div', { class: 'stat' }, el('dt', {}, name), el('dd', {}, value, note)), value, note };
@@ -242,7 +242,15 @@ const isSwitch = (d) => d.before !== null && d.before !== d.chosen;
 const switches = () => NOW.decisions.filter(isSwitch).map((d) => d.at_ms);
 
 // ---------- nodes ----------
-const arm = (node) => (node.policy ? node.policy + (node.window_us ? ` ${window_(node.window_us)}` : '') : '–');
+// The policy in force and its window, if it has one.
+function putPolicy(chip, node, at) {
+  if (!chip.childNodes.length) chip.append(el('span'), el('span'), el('span'));
+  const [name, gap, width] = chip.childNodes;
+  text(name, node.policy || '–');
+  text(gap, node.window_us ? ' ' : '');
+  if (node.window_us) put(width, `${at}.window_us`, 'window');
+  else width.replaceWith(el('span'));
+}
 const BY = { council: 'by the council', node: 'by itself', trees: 'by trees', person: 'by hand', start: 'as started' };
 function makeNode(node) {
   const part = { dot: el('i', { class: 'dot' }), name: el('b'), chip: el('span', { class: 'chip', 'data-policy': '' }), by: el('span', { class: 'by' }), where: el('p', { class: 'where' }), why: el('p', { class: 'why' }) };
@@ -268,15 +276,14 @@ function drawNode(part, node, index) {
   klass(part.dot, `dot ${node.state}`);
   put(part.name, `${at}.name`, 'text');
   set(part.name, 'title', node.name);
-  const policy = arm(node);
-  if (part.chip.textContent !== policy) {
-    const is_first = part.chip.textContent === '';
-    text(part.chip, policy);
+  const before = part.chip.textContent;
+  putPolicy(part.chip, node, at);
+  if (part.chip.textContent !== before) {
     klass(part.chip, node.policy ? 'chip' : 'chip none');
-    if (!is_first) { void part.chip.offsetWidth; part.chip.classList.add('fresh'); }
+    if (before !== '') { void part.chip.offsetWidth; part.chip.classList.add('fresh'); }
   }
-  const by = node.state === 'gone' ? `gone since ${clock(node.since_ms)}` : node.state === 'silent' ? 'silent' : BY[node.by] || node.by;
-  part.by.replaceChildren(node.explores && node.state === 'here' ? el('span', { class: 'tag' }, 'trial') : '', ' ', by);
+  const by = node.state === 'gone' ? ['gone since ', fig(`${at}.since_ms`, 'clock')] : [node.state === 'silent' ? 'silent' : BY[node.by] || node.by];
+  part.by.replaceChildren(node.explores && node.state === 'here' ? el('span', { class: 'tag' }, 'trial') : '', ' ', ...by);
   const now = `${at}.now`;
   if (node.now) {
     part.values[0].replaceChildren(fig(`${now}.read_bytes_per_s + ${now}.write_bytes_per_s`, 'rate'));
@@ -300,10 +307,10 @@ function drawOrders(part) {
 }
 const arms = () => [...NOW.how.arms, NOW.how.decides === 'learned' ? 'adaptive' : 'auto'];
 function drawNodes() {
-  const { nodes_here, nodes_gone } = NOW.totals;
-  const more = NOW.nodes_left_out ? ` ${NOW.nodes_left_out} more are not shown.` : '';
-  text(nodes.note, NOW.nodes.length === 0 ? 'No node is here yet. They come with: presagio ionode --policy adaptive --council ADDRESS' :
-    `${nodes_here} here${nodes_gone ? `, ${nodes_gone} gone` : ''}. Latency: in the queue and in service, 99 % below; queue: waiting and at the storage.${more}`);
+  const gone = NOW.totals.nodes_gone ? [', ', fig('totals.nodes_gone', 'each'), ' gone'] : [];
+  const more = NOW.nodes_left_out ? [' ', fig('nodes_left_out', 'each'), ' more are not shown.'] : [];
+  nodes.note.replaceChildren(...(NOW.nodes.length === 0 ? ['No node is here yet. They come with: presagio ionode --policy adaptive --council ADDRESS'] :
+    [fig('totals.nodes_here', 'each'), ' here', ...gone, '. Latency: in the queue and in service, 99 % below; queue: waiting and at the storage.', ...more]));
   keyed(nodes.list, NOW.nodes, (n) => n.name, makeNode, drawNode);
 }
 
@@ -352,8 +359,8 @@ function makeSituation(c) {
 function drawSituation(part, c) {
   const at = `contexts.${NOW.contexts.indexOf(c)}`;
   part.letter.replaceChildren(letter(c.context, c.last_ms === null));
-  const where = c.nodes.length ? `now on ${c.nodes.slice(0, 3).join(', ')}${c.nodes.length > 3 ? ` and ${c.nodes.length - 3} more` : ''}` : c.last_ms ? `last at ${clock(c.last_ms)}` : 'not since the start';
-  part.text.replaceChildren(c.context, el('small', {}, where, ' · best ', put(el('span'), `${at}.best_bytes_per_busy_s`, 'rate'), ' while busy'));
+  const where = c.nodes.length ? [`now on ${c.nodes.slice(0, 3).join(', ')}${c.nodes.length > 3 ? ` and ${c.nodes.length - 3} more` : ''}`] : c.last_ms ? ['last at ', fig(`${at}.last_ms`, 'clock')] : ['not since the start'];
+  part.text.replaceChildren(c.context, el('small', {}, ...where, ' · best ', put(el('span'), `${at}.best_bytes_per_busy_s`, 'rate'), ' while busy'));
   text(part.chip, c.choice || '–');
   klass(part.chip, c.choice ? 'chip' : 'chip none');
   part.strip.replaceChildren(...c.arms.map((a) => {
@@ -406,7 +413,7 @@ function drawSituations() {
   knows.chain.hidden = !has_chain;
   if (has_chain) knows.chain.replaceChildren(el('h3', {}, 'What follows what'), el('p', { class: 'how' }, 'Of the periods in a row’s situation, how many were followed by the column’s.'), matrix(NOW.chain, 'chain', nameOf, (c) => letter(c)));
   const left = NOW.contexts_left_out;
-  text(knows.note, `A bar for each arm: its average as a share of the best. Dark: chosen. Red: barred. Dashed: not tried yet.${left ? ` ${count(left)} more situations are known.` : ''}`);
+  knows.note.replaceChildren('A bar for each arm: its average as a share of the best. Dark: chosen. Red: barred. Dashed: not tried yet.', ...(left ? [' ', fig('contexts_left_out', 'count'), ' more situations are known.'] : []));
 }
 
 // ---------- patterns ----------
@@ -433,7 +440,7 @@ function makeDecision(d) {
 }
 function drawDecision(part, d) {
   const index = NOW.decisions.indexOf(d), at = `decisions.${index}`;
-  text(part.at, clock(d.at_ms));
+  put(part.at, `${at}.at_ms`, 'clock');
   text(part.who, d.node);
   const key = [d.before, d.chosen, d.explores, d.by].join('|');
   if (part.key !== key) {
@@ -528,13 +535,22 @@ function lost() {
   clearTimeout(timer);
   timer = setTimeout(connect, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);
 }
+// Refused, and not lost: where it answers everything else, as many watch as may.
+async function refused() {
+  lost();
+  try {
+    if (!(await fetch('/snapshot')).ok || away === null) return;
+    said('away', 'full');
+    text(banner, 'It answers, but as many watch it as may at a time. Trying again by itself; presagio top --once needs no such place.');
+  } catch { /* no answer indeed */ }
+}
 function connect() {
   if (source) source.close();
   heard = Date.now();
   source = new EventSource('/events');
   source.addEventListener('snapshot', (e) => heardFrom(e, true));
   source.addEventListener('update', (e) => heardFrom(e, false));
-  source.onerror = lost;
+  source.onerror = (event) => (event.target.readyState === EventSource.CLOSED ? refused() : lost());
 }
 setInterval(() => { if (source && Date.now() - heard > QUIET_MS) lost(); }, 1000);
 

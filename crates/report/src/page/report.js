@@ -37,7 +37,7 @@ const LABELS = {
   count: 'Requests', small_share: 'Smaller than 32 KiB', count_share: 'Share of calls', from_ns: 'Those of at least', lane_median_ns: 'Process in the middle', not_seen_count: 'Things not seen', with_ns: 'A read waits', without_ns: 'With nothing', hidden_share: 'Hidden', consecutive_share: 'Consecutive', onward_share: 'Onward', period_ns: 'Period', confidence: 'Confidence',
   elapsed_ns: 'Whole run', files: 'Files', phase_ns: 'Length of a phase', in_phases: 'Time within phases', right_share: 'Foreseen exactly', right: 'Foreseen exactly', hit_ratio: 'Hit ratio', context_share: 'Call foreseen', offset_share: 'Offset foreseen',
   bytes_loaded: 'Loaded ahead', bytes_useful: 'Loaded and read', bytes_wasted: 'Loaded in vain', useful_share: 'Share of it then read', read_share: 'Share of bytes read', times: 'Times', length: 'Number',
-  sizes: 'Usual size', differs: 'Difference', back_share: 'Back, or again', other_share: 'Share of that time', read_times: 'Times over', lane_most_times: 'As many times as that', lanes_own: 'Processes', perfect_after: 'All known after', error: 'Most frequent error',
+  sizes: 'Usual size', differs: 'Difference', back_share: 'Back, or again', other_share: 'Share of that time', read_times: 'Times over', lane_most_times: 'As many times as that', lanes_own: 'Processes', perfect_after: 'All known after', operations_without: 'Not judged', error: 'Most frequent error',
 };
 
 // ---------- what was clicked, below a chart ----------
@@ -197,7 +197,7 @@ function overview() {
     stat('Written', fig(run('totals.bytes_written')), el('span', {}, fig(run('totals.write_ns')), ' in writes')),
     stat('Operations', fig(run('totals.operations')), el('span', {}, fig(run('totals.failed')), ' failed')),
     stat('Files', fig(run('totals.files')), el('span', {}, fig(run('totals.processes')), t.processes === 1 ? ' process' : ' processes')),
-    RUN.prediction ? stat('Foreseen exactly', fig(run('prediction.all.right_share')), 'of all operations') : null,
+    RUN.prediction ? stat('Foreseen exactly', fig(run('prediction.all.right_share')), el('span', {}, 'of ', fig(run('prediction.all.operations')), RUN.prediction.all.operations === 1 ? ' operation that was judged' : ' operations that were judged')) : null,
     RUN.prefetch && RUN.prefetch.useful_share !== null ? stat('Loaded ahead', fig(run('prefetch.bytes_loaded')), el('span', {}, fig(run('prefetch.useful_share')), ' of it then read')) : null);
   $('main').append(list);
 }
@@ -767,7 +767,7 @@ function prediction() {
     parts.push(el('h3', {}, 'By process'), el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, 'Process'), ['Operations', 'Exactly', 'Call', 'Offset', 'Hit ratio', 'All known after'].map((h) => el('th', { class: 'num' }, h)), ['Symbols', 'Memory'].map((h) => el('th', { class: 'num wide' }, h)))), body)));
     if (more) parts.push(more);
   }
-  if (p.operations_without > 0) parts.push(el('p', { class: 'sub' }, fig(run('prediction.operations_without')), ' operations of less busy processes have no model here.'));
+  if (p.operations_without > 0) parts.push(el('p', { class: 'sub' }, fig(run('prediction.operations_without')), ' operations were not judged: models are for the busiest processes, and one that foresees too little or becomes too large is given up.'));
   section('prediction', 'What could be foreseen', p.from === 'trace' ? 'Before each operation, a model that knew nothing at first says what will come; then it learns from what came. This is what prefetching can build on.' : 'As the run itself judged it, while it ran.', ...parts);
 }
 
