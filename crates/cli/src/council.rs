@@ -7,7 +7,9 @@ use crate::ionode::control::ask;
 use crate::learning::{self, Learning};
 use crate::size::Size;
 use presagio_core::Nanos;
-use presagio_council::{DoorConfig, Hall, HallConfig, HallError, ListenError, Server, Window};
+use presagio_council::{
+    DoorConfig, Hall, HallConfig, HallError, LATE_WAIT, ListenError, Server, Window,
+};
 use presagio_dashboard::COUNCIL_ADDRESS;
 use presagio_door::{Address, TcpProof, TlsFiles};
 use presagio_tune::{Consensus, CouncilSettings};
@@ -153,6 +155,7 @@ impl Args {
             patterns: self.learning.patterns(),
             store: self.store.clone().expect("clap asks for it"),
             log_max: self.log_max.0,
+            late_wait: LATE_WAIT,
         })
     }
 

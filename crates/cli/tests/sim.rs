@@ -124,6 +124,24 @@ fn a_wrong_file_is_explained_by_line_field_and_reason() {
     let said = presagio(&["sim", &path]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("line 3: ionodes.count: "), "{}", said.err);
+    let several =
+        format!("{SMALL}[sweep]\n\"servers.count\" = [1, 0]\n[[case]]\n\"app.op\" = \"append\"\n");
+    let count = several.lines().count();
+    let path = written(&dir, "several.toml", &several);
+    let case = format!("line {count}: case[0].app.op: ");
+    let sweep = format!("line {}: sweep.servers.count: ", count - 2);
+    for (options, expected) in [
+        (&[][..], case.as_str()),
+        (&["--set", "app.op=read"], &sweep),
+        (
+            &["--set", "app.op=read", "--set", "servers.count=0"],
+            "--set servers.count: ",
+        ),
+    ] {
+        let said = presagio(&[&["sim", path.as_str()], options].concat());
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        assert!(said.err.contains(expected), "{}", said.err);
+    }
     let said = presagio(&["sim", "no-such-scenario"]);
     assert!(said.err.contains("--list"), "{}", said.err);
 }

@@ -36,9 +36,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Names of nodes that are remembered, here and in the store. Past that, those that were gone for longest are forgotten.
 const NAMES_MAX: usize = 16_384;
 
-/// Late words that a node may say when it comes: at most, and whenever it comes.
+/// Late words that a node may say at once. It gets another for each period that passes without a word from it; before our
+/// own beginning anything may have been.
 const LATE_MAX: u64 = 256;
-const LATE_AT_ONCE: u64 = 4;
 
 /// Nodes, contexts or patterns that are copied at once for somebody who asks.
 const AT_ONCE: usize = 64;
@@ -64,7 +64,12 @@ pub struct HallConfig {
     pub store: PathBuf,
     /// Bytes of explanations that are kept, about.
     pub log_max: u64,
+    /// How long nodes have, after the first of them, to say what nobody heard in time: [`LATE_WAIT`].
+    pub late_wait: Duration,
 }
+
+/// Nodes that lost a council come back within so much time of each other, most of them.
+pub const LATE_WAIT: Duration = Duration::from_secs(3);
 
 /// The name of the store in its directory.
 pub const STORE: &str = "learned.redb";
@@ -92,10 +97,9 @@ struct Member {
     heard: Heard,
     uid: Option<u32>,
     is_here: bool,
-    /// Since when it was here last, or has left.
-    since: Instant,
-    /// Late words that it may still say on this connection.
+    /// Late words that it may still say, and until when periods were counted for that.
     late_left: u64,
+    late_counted: Instant,
     /// Whether it has not been told anything yet on this connection.
     is_new: bool,
     announcements: u64,
@@ -205,6 +209,7 @@ impl Hall {
         }
         restore(&mut tuner, &kept.contexts);
         let known = config.patterns.then(|| restore_patterns(&mut tuner, &kept));
+        let round = Duration::from_nanos(config.council.period.0);
         let mut council = Council::new(config.council, tuner, config.detector);
         if let Some(known) = known {
             council = council.matching(known);
@@ -219,7 +224,7 @@ impl Hall {
             learned: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             has_learned: false,
-            late: Late::default(),
+            late: Late::new(config.late_wait, round),
             unexplained: Vec::new(),
             times: Histogram::default(),
             view: View::new(),
@@ -322,16 +327,8 @@ impl Hall {
             }
         }
         inner.forgotten.remove(&hello.name);
-        let period = inner.council.settings().period.as_secs_f64().max(1e-3);
         if let Some(member) = inner.members.get_mut(&hello.name) {
-            // What it can have seen while nobody heard it. Before our own beginning that may have been anything.
-            let away = member.since.elapsed().as_secs_f64() / period;
-            member.late_left = match member.announcements {
-                0 => LATE_MAX,
-                _ => (away as u64).saturating_add(LATE_AT_ONCE).min(LATE_MAX),
-            };
             (member.is_here, member.is_new) = (true, true);
-            member.since = Instant::now();
         }
         inner.view.joined(&hello.name);
         self.bell.ring();
@@ -345,7 +342,6 @@ impl Hall {
         let inner = &mut *inner;
         if let Some(member) = inner.members.get_mut(name) {
             member.is_here = false;
-            member.since = Instant::now();
             inner.council.leave(member.id);
             inner.view.left(name);
             self.bell.ring();
@@ -370,6 +366,7 @@ impl Hall {
         self.counts.announcements.fetch_add(1, Relaxed);
         let mut inner = self.inner();
         let inner = &mut *inner;
+        let ours = inner.council.settings().period;
         let member = inner.members.get_mut(name)?;
         let is_news = said.sequence > member.heard.sequence;
         if is_news {
@@ -378,7 +375,7 @@ impl Hall {
         }
         if said.again {
             self.counts.again.fetch_add(1, Relaxed);
-            if is_news {
+            if is_news && member.takes_a_word(ours) {
                 inner.heard_late(name, &said, None);
             }
             return None;
@@ -391,7 +388,7 @@ impl Hall {
             seen: said.observation,
         };
         member.announcements += 1;
-        let ours = inner.council.settings().period;
+        let is_within = is_news && member.takes_a_word(ours);
         let theirs = said.observation.period;
         // A period that was cut short, or in which the arm changed, says nothing about how long they are.
         if said.settled && member.is_to_be_warned_of(theirs, ours) {
@@ -412,7 +409,7 @@ impl Hall {
         inner.turned(decision.round);
         inner.hearing.insert(name.to_owned(), heard);
         // It could not be told yet: what it did was decided before this connection.
-        if is_first && is_news && decision.evidence == Evidence::NotTold {
+        if is_first && is_within && decision.evidence == Evidence::NotTold {
             inner.heard_late(name, &said, decision.context);
         }
         self.count(&decision);
@@ -439,10 +436,12 @@ impl Hall {
         }
     }
 
-    /// After the answers have left: what was learned is given to the store, and what was decided to the log.
+    /// After the answers have left: what came late is learned when all had time to say it, what was learned is given to the store,
+    /// and what was decided to the log.
     pub(crate) fn flush(&self) {
         let mut inner = self.inner();
         let inner = &mut *inner;
+        inner.learn_late();
         inner.keep();
         for entry in std::mem::take(&mut inner.unexplained) {
             let entry = Arc::new(entry);
@@ -456,23 +455,15 @@ impl Hall {
         self.scribe.catch_up();
     }
 
-    /// Once in a while: what came late is learned when all had time to say it.
+    /// How long until what came late is to be learned, if anything came.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.inner().late.due(Instant::now())
+    }
+
+    /// Once in a while, when it was looked who is held up: the store may have failed before.
     pub(crate) fn look(&self) {
-        let mut inner = self.inner();
-        let inner = &mut *inner;
         self.counts.looks.fetch_add(1, Relaxed);
-        let now = Instant::now();
-        if let Some(heard) = inner.late.learn(now, inner.council.tuner_mut()) {
-            for (name, late) in heard {
-                let known = inner.learned.entry(name).or_insert(late);
-                // Rounds that ended meanwhile know more.
-                if known.epoch == late.epoch && known.sequence < late.sequence {
-                    *known = late;
-                }
-            }
-            inner.has_learned = true;
-        }
-        inner.keep();
+        self.inner().keep();
     }
 
     /// The figures of all of it.
@@ -722,6 +713,19 @@ impl Glimpse {
 }
 
 impl Member {
+    /// Whether it may tell of another period. There is one for each that has passed, and some that were before.
+    fn takes_a_word(&mut self, period: Nanos) -> bool {
+        let period = Duration::from_nanos(period.0.max(1));
+        let passed = self.late_counted.elapsed().as_nanos() / period.as_nanos();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        self.late_counted += period
+            .saturating_mul(passed)
+            .min(self.late_counted.elapsed());
+        let left = self.late_left.saturating_add(passed.into()).min(LATE_MAX);
+        self.late_left = left.saturating_sub(1);
+        left > 0
+    }
+
     /// Whether its periods are not as long as the council's.
     fn has_other_period(&self) -> bool {
         self.other_periods >= OTHER_PERIODS
@@ -846,8 +850,8 @@ impl Inner {
             heard,
             uid,
             is_here: false,
-            since: Instant::now(),
-            late_left: 0,
+            late_left: LATE_MAX,
+            late_counted: Instant::now(),
             is_new: true,
             announcements: 0,
             period: None,
@@ -918,23 +922,38 @@ impl Inner {
 
     /// A node tells of a period that nobody heard of in time; its context, if that is known already.
     fn heard_late(&mut self, name: &str, said: &wire::Announcement, context: Option<Context>) {
-        let Some(member) = self.members.get_mut(name) else {
+        let Some(member) = self.members.get(name) else {
             return;
         };
-        if member.late_left == 0 {
+        if !said.settled || self.council.is_suspect(member.id) {
             return;
         }
-        member.late_left -= 1;
-        let context = context.or_else(|| {
+        let seen = &said.observation;
+        let context = context.map(|it| it.through(0)).or_else(|| {
             let pattern = said.pattern.clone();
-            self.council.context_of_late(&said.observation, pattern)
+            let council = &mut self.council;
+            council.context_of_late(member.id, said.arm, seen, pattern)
         });
-        if let (Some(context), Some(reward), true) =
-            (context, said.observation.reward(), said.settled)
-        {
+        if let Some((context, reward)) = context.zip(seen.reward()) {
+            let who = (name, member.id);
             self.late
-                .add(name, member.heard, (context, said.arm), reward);
+                .add(who, member.heard, (context, said.arm), reward);
         }
+    }
+
+    /// Learns what came late, when all had time to say it.
+    fn learn_late(&mut self) {
+        let Some(heard) = self.late.learn(Instant::now(), &mut self.council) else {
+            return;
+        };
+        for (name, late) in heard {
+            let known = self.learned.entry(name).or_insert(late);
+            // Rounds that ended meanwhile know more.
+            if known.epoch == late.epoch && known.sequence < late.sequence {
+                *known = late;
+            }
+        }
+        self.has_learned = true;
     }
 
     /// Gives what was learned to the store.
@@ -1116,16 +1135,25 @@ pub fn unix_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use presagio_tune::{Arrived, Features};
 
     fn hall(dir: &Path) -> Hall {
+        hall_by(dir, Nanos::from_secs(1))
+    }
+
+    fn hall_by(dir: &Path, period: Nanos) -> Hall {
         let hall = Hall::open(HallConfig {
-            council: CouncilSettings::default(),
+            council: CouncilSettings {
+                period,
+                ..CouncilSettings::default()
+            },
             tuner: TunerSettings::default(),
             warm: None,
             detector: Detector::shipped(),
             patterns: false,
             store: dir.to_owned(),
             log_max: 1 << 20,
+            late_wait: LATE_WAIT,
         });
         hall.expect("it opens")
     }
@@ -1163,6 +1191,108 @@ mod tests {
         let nodes = status["nodes"].as_object().unwrap();
         assert_eq!(nodes.len(), count as usize);
         assert!(nodes.contains_key("io0000") && nodes.contains_key(&format!("io{:04}", count - 1)));
+    }
+
+    /// What a node says of a period of a second that nobody heard of in time.
+    fn again(sequence: u64) -> wire::Announcement {
+        let features = Features {
+            handles: 1,
+            size_max: 4096,
+            size_min: 4096,
+            size_mean: 4096.0,
+            distance: 0.0,
+            stride: 0.0,
+        };
+        wire::Announcement {
+            sequence,
+            arm: "SJF".parse().unwrap(),
+            settled: true,
+            again: true,
+            observation: Observation {
+                period: Nanos::from_secs(1),
+                busy: Nanos::from_secs(1),
+                served: 1 << 30,
+                servers: 1,
+                clients: 1,
+                processes: 1,
+                arrived: Some(Arrived {
+                    op: Op::Read,
+                    requests: 100,
+                    features,
+                }),
+            },
+            pattern: None,
+        }
+    }
+
+    /// What is to be learned, of words that nobody heard in time.
+    fn late(hall: &Hall) -> u64 {
+        hall.inner().late.len() as u64
+    }
+
+    #[test]
+    fn one_that_only_says_again_is_heard_no_more_often_for_coming_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let hall = hall_by(dir.path(), Nanos::from_secs(3600));
+        let heard = Heard {
+            epoch: 1,
+            ..Heard::default()
+        };
+        hall.inner().remember("liar".to_owned(), heard, None);
+        let mut sequence = 0;
+        for _ in 0..20 {
+            for _ in 0..100 {
+                sequence += 1;
+                assert_eq!(hall.announced("liar", again(sequence)), None);
+            }
+            hall.left("liar");
+        }
+        assert_eq!(late(&hall), LATE_MAX);
+        // What was said before is none of them, and what is said in time is one.
+        let mut inner = hall.inner();
+        let member = inner.members.get_mut("liar").unwrap();
+        assert!(!member.takes_a_word(Nanos::from_secs(3600)));
+        assert!(member.takes_a_word(Nanos(1)), "a period has passed");
+    }
+
+    #[test]
+    fn a_node_that_is_not_believed_is_not_believed_what_was_either() {
+        let dir = tempfile::tempdir().unwrap();
+        let hall = hall_by(dir.path(), Nanos::from_millis(50));
+        let names = ["a", "b", "c", "liar"];
+        for name in names {
+            let heard = Heard::default();
+            hall.inner().remember(name.to_owned(), heard, None);
+        }
+        let mut arms = [again(0).arm; 4];
+        let mut sequence = 0;
+        let is_suspect = |hall: &Hall| {
+            let inner = hall.inner();
+            inner.council.is_suspect(inner.members["liar"].id)
+        };
+        // All within a round, as often as that takes.
+        while !is_suspect(&hall) {
+            assert!(sequence < 100_000, "it lies in every round");
+            sequence += 1;
+            for (name, arm) in names.iter().zip(&mut arms) {
+                let mut said = again(sequence);
+                (said.again, said.arm) = (false, *arm);
+                if *name == "liar" {
+                    said.observation.served = 1 << 40;
+                }
+                *arm = hall.announced(name, said).expect("it is answered").arm;
+            }
+        }
+        for name in ["liar", "a"] {
+            hall.left(name);
+            let mut inner = hall.inner();
+            inner.members.get_mut(name).unwrap().late_left = LATE_MAX;
+        }
+        let before = late(&hall);
+        hall.announced("liar", again(sequence + 1));
+        assert_eq!(late(&hall), before);
+        hall.announced("a", again(sequence + 1));
+        assert_eq!(late(&hall), before + 1);
     }
 
     #[test]

@@ -1,29 +1,28 @@
 //! What nodes announce again after the council was away: learned as if it had been heard in time.
 //!
 //! Nodes come back within some seconds of each other, each with what it saw meanwhile. The k-th word from the end of one
-//! stands beside the k-th from the end of the others, as in one round; of each such row the median is learned.
+//! stands beside the k-th from the end of the others, as in one round; of each such row the median is learned. What few nodes
+//! are believed is for `tune`'s council to say.
 
 use crate::store::Heard;
-use presagio_tune::{Arm, Context, Tuner};
+use presagio_tune::{Arm, Context, Council, LateWords, NodeId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-
-/// How long others have to say theirs.
-const WAIT: Duration = Duration::from_secs(3);
 
 /// What is waited for at most, with all nodes together.
 const MAX: usize = 1 << 17;
 
-/// So many nodes that say the same are believed, and what is so many times off from what is known is not, by fewer.
-const AGREE: usize = 3;
-const FAR_OFF: f64 = 4.0;
+/// How many rounds others have to say theirs: at least, after which it is known how many nodes there are; and at most, because
+/// nodes keep what they said for 256 periods and no longer.
+const ROUNDS: (u32, u32) = (2, 64);
 
 /// Words about an arm in a context, by node.
-type Words = BTreeMap<String, Vec<f64>>;
+type Words = BTreeMap<NodeId, Vec<f64>>;
 
 /// See the module's header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Late {
+    wait: Duration,
     words: BTreeMap<(Context, Arm), Words>,
     heard: BTreeMap<String, Heard>,
     count: usize,
@@ -31,16 +30,33 @@ pub struct Late {
 }
 
 impl Late {
+    /// Others have so long to say theirs, if that is a reasonable number of rounds.
+    pub fn new(wait: Duration, round: Duration) -> Late {
+        Late {
+            wait: wait.min(ROUNDS.1 * round).max(ROUNDS.0 * round),
+            words: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            count: 0,
+            since: None,
+        }
+    }
+
     /// A node saw this while nobody heard it.
-    pub fn add(&mut self, node: &str, heard: Heard, about: (Context, Arm), reward: f64) {
+    pub fn add(
+        &mut self,
+        (name, id): (&str, NodeId),
+        heard: Heard,
+        about: (Context, Arm),
+        reward: f64,
+    ) {
         if self.count >= MAX {
             return;
         }
         self.count += 1;
         self.since.get_or_insert_with(Instant::now);
-        self.heard.insert(node.to_owned(), heard);
+        self.heard.insert(name.to_owned(), heard);
         let words = self.words.entry(about).or_default();
-        words.entry(node.to_owned()).or_default().push(reward);
+        words.entry(id).or_default().push(reward);
     }
 
     /// Whether nothing waits.
@@ -48,33 +64,37 @@ impl Late {
         self.count == 0
     }
 
-    /// When all had time: learns, and says from whom up to which word.
-    pub fn learn(&mut self, now: Instant, tuner: &mut Tuner) -> Option<BTreeMap<String, Heard>> {
-        let since = self.since?;
-        if now.saturating_duration_since(since) < WAIT && self.count < MAX {
-            return None;
-        }
-        let all = std::mem::take(self);
-        for ((context, arm), words) in all.words {
-            for reward in rows(&words) {
-                // Alone against what is known, nobody is believed that much.
-                if words.len() >= AGREE || !is_far_off(tuner, &context, arm, reward) {
-                    tuner.learn(&context, arm, reward);
-                }
-            }
-        }
-        Some(all.heard)
+    /// How many words wait.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.count
     }
-}
 
-/// Whether a reward is far from what is known of an arm.
-fn is_far_off(tuner: &Tuner, context: &Context, arm: Arm, reward: f64) -> bool {
-    let place = tuner.settings().arms.place(arm);
-    let known = place.and_then(|place| {
-        let bandit = tuner.bandit(context)?;
-        Some(bandit.value(place)? * bandit.best())
-    });
-    known.is_some_and(|known| reward > FAR_OFF * known || reward * FAR_OFF < known)
+    /// When there is something to learn, from now.
+    pub fn due(&self, now: Instant) -> Option<Duration> {
+        let passed = now.saturating_duration_since(self.since?);
+        match self.count < MAX {
+            true => Some(self.wait.saturating_sub(passed)),
+            false => Some(Duration::ZERO),
+        }
+    }
+
+    /// When all had time: learns, and says from whom up to which word.
+    pub fn learn(
+        &mut self,
+        now: Instant,
+        council: &mut Council,
+    ) -> Option<BTreeMap<String, Heard>> {
+        self.due(now).filter(Duration::is_zero)?;
+        let words = std::mem::take(&mut self.words).into_iter();
+        council.learn_late(words.map(|(about, words)| LateWords {
+            about,
+            rewards: rows(&words),
+            speakers: words.into_keys().collect(),
+        }));
+        (self.count, self.since) = (0, None);
+        Some(std::mem::take(&mut self.heard))
+    }
 }
 
 /// The median of each row, the oldest first.
@@ -94,15 +114,26 @@ fn rows(words: &Words) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use presagio_tune::TunerSettings;
+    use presagio_tune::{CouncilSettings, Detector, Tuner, TunerSettings};
+
+    const WAIT: Duration = Duration::from_secs(3);
+
+    fn late() -> Late {
+        Late::new(WAIT, Duration::from_secs(1))
+    }
+
+    fn council() -> Council {
+        let tuner = Tuner::new(TunerSettings::default());
+        Council::new(CouncilSettings::default(), tuner, Detector::shipped())
+    }
 
     #[test]
     fn what_came_late_is_learned_as_in_rounds() {
         let of = |values: &[f64]| values.to_vec();
         let words: Words = [
-            ("a".to_owned(), of(&[9.0, 1.0, 2.0])),
-            ("b".to_owned(), of(&[1.1, 2.1])),
-            ("liar".to_owned(), of(&[1e9, 1e9])),
+            (NodeId(1), of(&[9.0, 1.0, 2.0])),
+            (NodeId(2), of(&[1.1, 2.1])),
+            (NodeId(3), of(&[1e9, 1e9])),
         ]
         .into();
         assert_eq!(rows(&words), [9.0, 1.1, 2.1]);
@@ -110,45 +141,54 @@ mod tests {
 
     #[test]
     fn others_have_time_to_say_theirs() {
-        let mut late = Late::default();
-        let mut tuner = Tuner::new(TunerSettings::default());
+        let (mut late, mut council) = (late(), council());
         let now = Instant::now();
-        assert!(late.learn(now, &mut tuner).is_none());
+        assert!(late.learn(now, &mut council).is_none());
         let about = (Context::Pattern(1), "SJF".parse().unwrap());
         let heard = Heard {
             epoch: 1,
             sequence: 4,
             at_ms: 0,
         };
-        late.add("a", heard, about, 5.0);
-        assert!(late.learn(now, &mut tuner).is_none());
+        late.add(("a", NodeId(1)), heard, about, 5.0);
+        assert!(late.learn(now, &mut council).is_none());
         let heard = late
-            .learn(now + 2 * WAIT, &mut tuner)
+            .learn(now + 2 * WAIT, &mut council)
             .expect("time is over");
         assert_eq!(heard["a"].sequence, 4);
-        assert_eq!(tuner.bandit(&about.0).map(|it| it.steps()), Some(1));
-        assert!(late.learn(now + 3 * WAIT, &mut tuner).is_none());
+        let steps = council.tuner().bandit(&about.0).map(|it| it.steps());
+        assert_eq!(steps, Some(1));
+        assert!(late.learn(now + 3 * WAIT, &mut council).is_none());
+    }
+
+    #[test]
+    fn they_have_it_before_nodes_give_up_what_they_said() {
+        for (round_ms, wait_ms) in [(1, 64), (20, 1280), (1000, 3000), (10_000, 20_000)] {
+            let late = Late::new(WAIT, Duration::from_millis(round_ms));
+            assert_eq!(late.wait, Duration::from_millis(wait_ms), "{round_ms} ms");
+        }
     }
 
     #[test]
     fn one_node_is_not_believed_what_is_far_off_from_what_is_known() {
-        let mut tuner = Tuner::new(TunerSettings::default());
+        let mut council = council();
         let about = (Context::Pattern(1), "SJF".parse().unwrap());
-        (0..10).for_each(|_| assert!(tuner.learn(&about.0, about.1, 100.0)));
-        let steps = |tuner: &Tuner| tuner.bandit(&about.0).map_or(0, |it| it.steps());
+        let learn = |council: &mut Council| council.tuner_mut().learn(&about.0, about.1, 100.0);
+        (0..10).for_each(|_| assert!(learn(&mut council)));
+        let steps = |council: &Council| council.tuner().bandit(&about.0).map_or(0, |it| it.steps());
         let later = Instant::now() + 2 * WAIT;
-        let say = |late: &mut Late, node: &str, reward| {
-            late.add(node, Heard::default(), about, reward);
+        let say = |late: &mut Late, node: u64, reward| {
+            late.add(("x", NodeId(node)), Heard::default(), about, reward);
         };
-        let mut late = Late::default();
-        say(&mut late, "liar", 1e9);
-        say(&mut late, "liar", 90.0);
-        late.learn(later, &mut tuner).expect("time is over");
-        assert_eq!(steps(&tuner), 11);
-        for node in ["a", "b", "c"] {
+        let mut late = late();
+        say(&mut late, 9, 1e9);
+        say(&mut late, 9, 90.0);
+        late.learn(later, &mut council).expect("time is over");
+        assert_eq!(steps(&council), 11);
+        for node in 1..4 {
             say(&mut late, node, 1.0);
         }
-        late.learn(later, &mut tuner).expect("time is over");
-        assert_eq!(steps(&tuner), 12, "three nodes are");
+        late.learn(later, &mut council).expect("time is over");
+        assert_eq!(steps(&council), 12, "three nodes are");
     }
 }

@@ -34,7 +34,8 @@ pub mod wire;
 pub use client::{Client, ClientConfig, LineState, Proof};
 pub use figures::Figures;
 pub use hall::{
-    Hall, HallConfig, HallError, STORE, candidates, chain, observed, restore_patterns, unix_ms,
+    Hall, HallConfig, HallError, LATE_WAIT, STORE, candidates, chain, observed, restore_patterns,
+    unix_ms,
 };
 pub use server::{DoorConfig, ListenError, Server};
 pub use window::Window;

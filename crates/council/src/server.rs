@@ -43,6 +43,7 @@ const CHECKS_MAX: usize = 1024;
 
 /// How often those that are held up are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_LEAST: Duration = Duration::from_millis(2);
 
 /// Periods without an announcement after which another node of the same name, and user, takes its place; at least a second.
 const LOST_PERIODS: u32 = 3;
@@ -349,8 +350,10 @@ impl Turner {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) {
+        // Not sooner than the clock of timeouts ticks: it would turn for nothing.
+        let due = self.hall.due().map(|due| due.max(LOOK_LEAST));
         let timeout = match self.unread.is_empty() {
-            true => LOOK_EVERY,
+            true => due.map_or(LOOK_EVERY, |due| due.min(LOOK_EVERY)),
             false => Duration::ZERO,
         };
         let timeout = Timespec::try_from(timeout).ok();

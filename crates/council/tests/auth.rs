@@ -5,7 +5,9 @@
 mod certificates;
 
 use certificates::Authority;
-use presagio_council::{Client, ClientConfig, DoorConfig, Hall, HallConfig, Proof, Server};
+use presagio_council::{
+    Client, ClientConfig, DoorConfig, Hall, HallConfig, LATE_WAIT, Proof, Server,
+};
 use presagio_door::{Address, TcpProof};
 use presagio_tune::{CouncilSettings, Detector, TunerSettings};
 use std::os::unix::fs::PermissionsExt;
@@ -33,6 +35,7 @@ fn council(dir: &Path, tcp: TcpProof, users: Vec<u32>) -> Server {
         patterns: false,
         store: dir.join(format!("store-{users:?}")),
         log_max: 1 << 20,
+        late_wait: LATE_WAIT,
     });
     let door = DoorConfig {
         tcp,

@@ -35,9 +35,13 @@ fn hall(store: &Path) -> Hall {
 }
 
 fn hall_of(store: &Path, patterns: bool) -> Hall {
+    hall_with(store, patterns, Duration::from_millis(200))
+}
+
+fn hall_with(store: &Path, patterns: bool, period: Duration) -> Hall {
     Hall::open(HallConfig {
         council: CouncilSettings {
-            period: Nanos::from_millis(200),
+            period: Nanos::from(period),
             ..CouncilSettings::default()
         },
         tuner: TunerSettings::default(),
@@ -46,6 +50,7 @@ fn hall_of(store: &Path, patterns: bool) -> Hall {
         patterns,
         store: store.to_owned(),
         log_max: 1 << 20,
+        late_wait: Duration::from_millis(50),
     })
     .expect("it opens")
 }
@@ -68,13 +73,32 @@ impl Place {
     }
 
     fn start(&mut self, door: DoorConfig) {
+        self.start_with(hall(&self.store), door);
+    }
+
+    fn start_with(&mut self, hall: Hall, door: DoorConfig) {
         let address = Address::Unix(self.socket.clone());
-        let server = Server::start(hall(&self.store), &[address], door);
+        let server = Server::start(hall, &[address], door);
         self.server = Some(server.expect("it listens"));
     }
 
     fn connect(&self) -> Line {
         Line::new(UnixStream::connect(&self.socket).expect("it listens"))
+    }
+
+    /// A node that is heard, however long this thread was held up before it said who it is.
+    fn node(&self, name: &str) -> Line {
+        let mut line = None;
+        until("it is heard", || {
+            let mut new = self.connect();
+            let mut hello = Vec::new();
+            Line::hello(name, 1).write(&mut hello);
+            let is_said = new.stream.write_all(&hello).is_ok();
+            let is_heard = is_said && matches!(new.hear(), Some(Message::Welcome { .. }));
+            line = Some(new).filter(|_| is_heard);
+            line.is_some()
+        });
+        line.expect("it is heard")
     }
 
     fn status(&self) -> serde_json::Value {
@@ -121,12 +145,16 @@ impl Line {
     }
 
     fn greet_as(&mut self, name: &str, epoch: u64) -> Option<Message> {
-        self.say(&Message::Hello(Hello {
+        self.say(&Line::hello(name, epoch));
+        self.hear()
+    }
+
+    fn hello(name: &str, epoch: u64) -> Message {
+        Message::Hello(Hello {
             epoch,
             name: name.to_owned(),
             credential: Vec::new(),
-        }));
-        self.hear()
+        })
     }
 
     fn announce(&mut self, sequence: u64) -> Option<Message> {
@@ -372,11 +400,16 @@ fn a_node_that_comes_anew_takes_its_own_place() {
 
 #[test]
 fn two_nodes_of_one_name_do_not_throw_each_other_out() {
-    let place = Place::new();
+    let mut place = Place::new();
+    place.server = None;
+    // Longer than anything that holds this thread up: the first is silent for no three of them.
+    let hall = hall_with(&place.store, false, LONG);
+    place.start_with(hall, DoorConfig::default());
     let mut first = place.connect();
     first.greet_as("io1", 1);
     assert!(matches!(first.announce(1), Some(Message::Decision(_))));
     for epoch in 2..6 {
+        assert!(matches!(first.announce(epoch), Some(Message::Decision(_))));
         let mut other = place.connect();
         let Some(Message::Refusal { why }) = other.greet_as("io1", epoch) else {
             panic!("it took the place of one that announces");
@@ -384,11 +417,6 @@ fn two_nodes_of_one_name_do_not_throw_each_other_out() {
         assert!(why.contains("another node is called io1"), "{why}");
         assert!(why.contains("--council-name"), "{why}");
         assert_eq!(other.hear(), None);
-        let sequence = epoch;
-        assert!(matches!(
-            first.announce(sequence),
-            Some(Message::Decision(_))
-        ));
     }
     // When the first has left there is nothing in the way.
     drop(first);
@@ -638,10 +666,8 @@ fn who_says_nothing_or_does_not_read_goes_and_nobody_waits_for_it() {
         ..DoorConfig::default()
     });
     let mut silent = place.connect();
-    let mut deaf = place.connect();
-    deaf.greet("deaf");
-    let mut good = place.connect();
-    good.greet("good");
+    let mut deaf = place.node("deaf");
+    let mut good = place.node("good");
     // More answers than a socket has room for.
     let mut frames = Vec::new();
     for sequence in 1..1000 {
@@ -707,10 +733,19 @@ fn plain_tcp_is_for_this_machine_where_the_kernel_says_whose_a_connection_is() {
     assert!(error.contains("proves nobody's identity"), "{error}");
 }
 
-/// Announces through a client while councils come and go: all of it is learned, once.
+/// A round, in which a node counts once.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Announces through a client while councils come and go, each with some of it in its store: all of it is learned, once.
 #[test]
 fn what_a_node_announced_is_learned_exactly_once() {
     let mut place = Place::new();
+    let start = |place: &mut Place| {
+        place.server = None;
+        let hall = hall_with(&place.store, false, ROUND);
+        place.start_with(hall, DoorConfig::default());
+    };
+    start(&mut place);
     let client = Client::start(ClientConfig {
         council: Address::Unix(place.socket.clone()),
         name: "io1".to_owned(),
@@ -718,30 +753,36 @@ fn what_a_node_announced_is_learned_exactly_once() {
         proof: Proof::Kernel,
     })
     .unwrap();
-    let total = 60;
     let mut arm = announcement(0).arm;
-    for sequence in 1..=total {
+    let mut announce = |sequence: u64, settled: bool| {
         // What came after a while away: a node does at once as it is told.
         arm = client.take().map_or(arm, |it| it.arm);
         client.announce(Announcement {
             arm,
+            settled,
             ..announcement(sequence)
         });
         arm = answered(&client, sequence).unwrap_or(arm);
-        if sequence % 20 == 0 {
-            place.server = None;
-            place.start(DoorConfig::default());
+    };
+    let mut sequence = 0;
+    for life in 0..4 {
+        let begin = sequence;
+        // The last life hears all that others did not keep; what the one before it kept is not among that.
+        until("some of this life is kept", || {
+            sequence += 1;
+            announce(sequence, true);
+            let kept = sequence - client.state().unkept as u64;
+            sequence >= begin + 15 && kept > begin
+        });
+        if life < 3 {
+            start(&mut place);
         }
     }
+    let total = sequence;
     // What ends the last round teaches nothing itself.
-    let mut sequence = total;
     until("all of it is kept", || {
         sequence += 1;
-        client.announce(Announcement {
-            settled: false,
-            ..announcement(sequence)
-        });
-        answered(&client, sequence);
+        announce(sequence, false);
         client.state().unkept == 0
     });
     drop(client);
@@ -749,7 +790,7 @@ fn what_a_node_announced_is_learned_exactly_once() {
     assert_eq!(u64::from(steps(&place.store)), total);
 }
 
-/// Waits until the council has answered or is away, and longer than a round, in which a node counts once.
+/// Waits until the council has answered or is away, and then longer than a round.
 fn answered(client: &Client, sequence: u64) -> Option<Arm> {
     let mut told = None;
     until("it is answered", || {
@@ -757,7 +798,7 @@ fn answered(client: &Client, sequence: u64) -> Option<Arm> {
         told = decision.map(|it| it.arm);
         told.is_some() || !client.state().connected
     });
-    std::thread::sleep(Duration::from_millis(25));
+    std::thread::sleep(ROUND.mul_f64(1.25));
     told
 }
 

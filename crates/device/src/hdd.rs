@@ -228,14 +228,13 @@ impl Hdd {
         if at.len() > self.parameters.write_cache {
             return self.pass_through(at, now);
         }
-        let entry = Cached {
-            bytes: at.len(),
-            came: now,
-        };
-        // What is written again before it is on the platters is written once.
-        let before = self.cached.insert(at.start(), entry);
-        self.cached_bytes -= before.map_or(0, |cached| cached.bytes);
-        self.cached_bytes = self.cached_bytes.saturating_add(at.len());
+        // What is written again before it is on the platters is written once; of a longer write before, the rest still is to be.
+        let before = self.cached.get(&at.start());
+        let before = before.map_or(0, |cached| cached.bytes);
+        let bytes = before.max(at.len());
+        let entry = Cached { bytes, came: now };
+        self.cached.insert(at.start(), entry);
+        self.cached_bytes = (self.cached_bytes - before).saturating_add(bytes);
         let mut room = now;
         while self.is_overfull()
             && let Some((start, cached)) = self.nearest()
@@ -569,6 +568,35 @@ mod tests {
             }
             let least = transfer(bytes, disk.parameters.bytes_per_s);
             prop_assert!(last >= least);
+        }
+
+        /// Places that are written again and again, now more of them, now less: what was cached and is in no other write is there
+        /// until it is on the platters.
+        #[test]
+        fn nothing_that_was_cached_is_lost_by_writing_its_place_again(
+            asked in prop::collection::vec((0_u64..6, 1_u64..256), 1..80),
+            small in any::<bool>(),
+        ) {
+            const PAGE: u64 = 4096;
+            let write_cache = if small { MIB } else { 1 << 40 };
+            let mut disk = disk(HddParameters { write_cache, write_slots: 512, ..plain() });
+            let mut written = std::collections::BTreeSet::new();
+            for (place, pages) in asked {
+                let start = place * 64;
+                disk.serve(Op::Write, Range::at(start * PAGE, pages * PAGE), Nanos::ZERO);
+                written.extend(start..start + pages);
+                let sum: u64 = disk.cached.values().map(|it| it.bytes).sum();
+                prop_assert_eq!(sum, disk.cached_bytes);
+                prop_assert!(sum <= write_cache);
+            }
+            if !small {
+                let pages = |(start, it): (&u64, &Cached)| start / PAGE..(start + it.bytes) / PAGE;
+                let cached = disk.cached.iter().flat_map(pages).collect();
+                prop_assert_eq!(&written, &cached);
+            }
+            let bytes = written.len() as u64 * PAGE;
+            prop_assert!(disk.flush(Nanos::ZERO) >= disk.transfer(bytes));
+            prop_assert_eq!((disk.cached.len(), disk.cached_bytes), (0, 0));
         }
 
         #[test]

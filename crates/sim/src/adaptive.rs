@@ -89,10 +89,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         if adaptive.is_empty() {
             return Ok(None);
         }
-        let periods = adaptive
-            .iter()
-            .filter_map(|(_, scheduling, _)| scheduling.period);
-        let period = periods.map(|span| Nanos(span.0)).min().unwrap_or(PERIOD);
+        let period = scenario.period_of(PolicyChoice::Adaptive).unwrap_or(PERIOD);
         let begin = memory.begin;
         let mut desks = BTreeMap::new();
         for (level, scheduling, count) in adaptive {

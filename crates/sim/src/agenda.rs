@@ -15,10 +15,16 @@ impl What {
     /// How many of a kind can be told apart.
     pub(crate) const NUMBERS: u32 = 1 << NUMBER_BITS;
 
+    /// What happens to one whose number is too large: it would be taken for another kind.
+    pub(crate) const TOO_MANY: What = What(u32::MAX);
+
     #[inline]
     pub(crate) fn new(kind: u32, number: u32) -> What {
-        debug_assert!(number < What::NUMBERS && kind < 16);
-        What(kind << NUMBER_BITS | number)
+        debug_assert!(kind < 15);
+        match number < What::NUMBERS {
+            true => What(kind << NUMBER_BITS | number),
+            false => What::TOO_MANY,
+        }
     }
 
     #[inline]
@@ -132,7 +138,16 @@ mod tests {
 
     #[test]
     fn kind_and_number_are_kept_apart() {
-        let what = What::new(15, What::NUMBERS - 1);
-        assert_eq!((what.kind(), what.number()), (15, What::NUMBERS - 1));
+        let what = What::new(14, What::NUMBERS - 1);
+        assert_eq!((what.kind(), what.number()), (14, What::NUMBERS - 1));
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_taken_for_nobody_elses() {
+        for number in [What::NUMBERS, What::NUMBERS + 1, u32::MAX] {
+            let what = What::new(3, number);
+            assert_eq!(what, What::TOO_MANY);
+            assert_eq!(what.kind(), 15, "which is no kind of event");
+        }
     }
 }

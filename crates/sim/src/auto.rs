@@ -50,13 +50,11 @@ impl<'a> Auto<'a> {
                 false => Vec::new(),
             },
         };
-        let levels = [&ionodes.scheduler, &servers.scheduler].into_iter();
-        let periods = levels.filter(|s| is_auto(s)).filter_map(|s| s.period);
         Ok(Some(Auto {
             ionodes: chosen(&ionodes.scheduler, ionodes.count),
             servers: chosen(&servers.scheduler, servers.count),
             queues: servers.count.max(scenario.apps.len() as u32),
-            period: periods.map(|span| Nanos(span.0)).min().unwrap_or(PERIOD),
+            period: scenario.period_of(PolicyChoice::Auto).unwrap_or(PERIOD),
             watching: None,
             decisions: Vec::new(),
         }))

@@ -45,6 +45,7 @@ impl Scenario {
             "it must be at least 1: nothing would be taken in",
         )?;
         check_scheduler(&nodes.scheduler, "ionodes.scheduler")?;
+        self.check_periods()?;
         self.check_relays()?;
         require(
             self.network.bandwidth.0 >= 1000,
@@ -64,6 +65,20 @@ impl Scenario {
             "it must be from 0 (none) to 1000",
         )?;
         self.check_apps()
+    }
+
+    fn check_periods(&self) -> Result<(), Wrong> {
+        let (nodes, servers) = (&self.ionodes.scheduler, &self.servers.scheduler);
+        let both_decide = self.ionodes.count > 0
+            && nodes.policy == servers.policy
+            && matches!(nodes.policy, PolicyChoice::Auto | PolicyChoice::Adaptive);
+        let periods = nodes.period.zip(servers.period);
+        let is_one = periods.is_none_or(|(nodes, servers)| nodes.0 == servers.0);
+        require(
+            !both_decide || is_one,
+            "servers.scheduler.period",
+            "it must be that of the I/O nodes: both levels decide at the same moments",
+        )
     }
 
     fn check_relays(&self) -> Result<(), Wrong> {

@@ -441,7 +441,8 @@ impl<'a> Cluster<'a> {
             kind::PERIOD => self.end_period(),
             kind::AT_RELAY => self.at_relay(number),
             kind::HANDLED => self.handled(number),
-            _ => self.change(number)?,
+            kind::CHANGE => self.change(number)?,
+            _ => return Err(Failed::TooMany),
         }
         Ok(())
     }

@@ -101,6 +101,12 @@ pub enum Failed {
     /// It would take longer than the scenario allows.
     #[error("not over after {0} of simulated time: raise `limit`, or make the scenario smaller")]
     TooLong(Nanos),
+    /// More is under way at a time than can be told apart.
+    #[error(
+        "more than {} requests or messages are under way at a time: make the scenario smaller, or `depth` less",
+        agenda::What::NUMBERS
+    )]
+    TooMany,
     /// Processes wait for something that never comes.
     #[error("{waiting} processes wait for ever, from {at} on: a scheduler kept their requests")]
     Stuck {

@@ -88,6 +88,18 @@ fn shown(field: &str) -> String {
     shown
 }
 
+/// `app[0].depth` with dots alone, as places are looked for.
+pub(crate) fn as_in_files(field: &str) -> String {
+    field.replace('[', ".").replace(']', "")
+}
+
+/// On which line a field is, or the innermost table around it that is there. Parts of the path may have dots in them.
+pub(crate) fn line_of_field(text: &str, path: &[&str]) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let at = place_in(table.get_ref(), path)?;
+    Some(line_of(text, at))
+}
+
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or(text);
     before.matches('\n').count() + 1
@@ -95,22 +107,29 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// Where the field of a dotted name is, or the innermost table around it that is there.
 fn place_of(table: &DeTable<'_>, field: &str) -> Option<usize> {
-    let (name, rest) = field.split_once('.').unwrap_or((field, ""));
+    let path: Vec<&str> = field.split('.').collect();
+    place_in(table, &path)
+}
+
+fn place_in(table: &DeTable<'_>, path: &[&str]) -> Option<usize> {
+    let (name, rest) = path.split_first()?;
     let (key, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
     let inner = match value.get_ref() {
-        DeValue::Table(inner) => place_of(inner, rest),
-        DeValue::Array(items) => {
-            let (number, rest) = rest.split_once('.').unwrap_or((rest, ""));
-            let item = items.get(number.parse::<usize>().ok()?)?;
-            let inside = match item.get_ref() {
-                DeValue::Table(inner) => place_of(inner, rest),
-                _ => None,
-            };
-            inside.or(Some(item.span().start))
-        }
+        DeValue::Table(inner) => place_in(inner, rest),
+        DeValue::Array(items) => place_in_items(items, rest),
         _ => None,
     };
     inner.or(Some(key.span().start))
+}
+
+fn place_in_items(items: &[Spanned<DeValue<'_>>], path: &[&str]) -> Option<usize> {
+    let (number, rest) = path.split_first()?;
+    let item = items.get(number.parse::<usize>().ok()?)?;
+    let inside = match item.get_ref() {
+        DeValue::Table(inner) => place_in(inner, rest),
+        _ => None,
+    };
+    inside.or(Some(item.span().start))
 }
 
 /// The name of the innermost field whose key or value has these bytes of the text.

@@ -323,6 +323,16 @@ pub enum PolicyChoice {
     Adaptive,
 }
 
+impl Scenario {
+    /// How often is decided where schedulers have such a policy: all of them at the same moments. None if that is not said.
+    pub(crate) fn period_of(&self, policy: PolicyChoice) -> Option<Nanos> {
+        let nodes = (self.ionodes.count > 0).then_some(&self.ionodes.scheduler);
+        let all = nodes.into_iter().chain([&self.servers.scheduler]);
+        let mut such = all.filter(|it| it.policy == policy);
+        such.find_map(|it| it.period).map(|span| Nanos(span.0))
+    }
+}
+
 impl PolicyChoice {
     /// As scenarios and tables write it.
     pub fn name(self) -> &'static str {

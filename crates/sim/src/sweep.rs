@@ -1,7 +1,10 @@
 //! Many runs from one scenario: every case, with every combination of the parameters that have several values.
+//!
+//! What is wrong with a run is said as of any scenario, with line, field and reason: the line is that of the case or the list
+//! of values that the field comes from; what comes from an option names it.
 
 use crate::forge;
-use crate::read::{ScenarioError, explain};
+use crate::read::{ScenarioError, as_in_files, explain, line_of_field};
 use crate::scenario::Scenario;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -9,12 +12,58 @@ use toml::{Table, Value};
 /// A scenario with parameters that vary.
 #[derive(Clone, Debug)]
 pub struct Sweep {
+    /// What was read.
+    text: String,
     /// The scenario without what varies.
     base: Table,
+    /// Names of parameters that were set to one value.
+    set: Vec<String>,
     /// Sets of parameters, each with the name of the case.
     cases: Vec<Table>,
     /// Parameters and their values.
-    axes: Vec<(String, Vec<Value>)>,
+    axes: Vec<Axis>,
+}
+
+/// A parameter that varies.
+#[derive(Clone, Debug)]
+struct Axis {
+    name: String,
+    values: Vec<Value>,
+    /// Whether the scenario says so; else an option does.
+    is_of_file: bool,
+}
+
+/// Where the parameter of a run comes from.
+#[derive(Clone, Debug)]
+struct Given {
+    /// The parameter.
+    name: String,
+    /// Where it was given, as an error names that.
+    place: String,
+    line: Option<usize>,
+}
+
+impl Given {
+    /// Whether a field is this parameter, is in it, or is around it. `app.op` is that of every application.
+    fn has(&self, field: &str) -> bool {
+        let (name, field) = (parts(&self.name), parts(field));
+        let is_alike = |(a, b): (&&str, &&str)| a == b;
+        name.iter().zip(&field).all(is_alike)
+    }
+
+    fn wrong(&self, reason: &str) -> ScenarioError {
+        ScenarioError {
+            line: self.line,
+            ..wrong(&self.place, reason)
+        }
+    }
+}
+
+/// The parts of a dotted name, without numbers.
+fn parts(name: &str) -> Vec<&str> {
+    let all = name.split(['.', '[', ']']);
+    let is_name = |part: &&str| !part.is_empty() && part.parse::<usize>().is_err();
+    all.filter(is_name).collect()
 }
 
 /// One of the runs of a sweep.
@@ -36,7 +85,10 @@ impl Sweep {
             return Sweep::from_toml(text);
         }
         // Lines of what we made of it mean nothing to anybody.
-        Sweep::from_toml(&forge::to_toml(text)?).map_err(|e| ScenarioError { line: None, ..e })
+        let read = Sweep::from_toml(&forge::to_toml(text)?);
+        let mut sweep = read.map_err(|e| ScenarioError { line: None, ..e })?;
+        sweep.text.clear();
+        Ok(sweep)
     }
 
     /// Reads a scenario with `[sweep]` and `[[case]]`, either of which may be missing.
@@ -47,44 +99,81 @@ impl Sweep {
         base.remove("case");
         base.remove("sweep");
         let mut sweep = Sweep {
+            text: text.to_owned(),
             base,
+            set: Vec::new(),
             cases: scenario.cases,
             axes: Vec::new(),
         };
         for (name, values) in scenario.sweep {
+            let given = sweep.of_axis(&name, true);
             let Value::Array(values) = values else {
-                return Err(wrong(
-                    &format!("sweep.{name}"),
-                    "it must be a list of values",
-                ));
+                return Err(given.wrong("it must be a list of values"));
             };
-            sweep.vary(&name, values)?;
+            sweep.add(given, values, true)?;
         }
         Ok(sweep)
     }
 
     /// Sets a parameter to one value, in every run.
     pub fn set(&mut self, name: &str, value: Value) -> Result<(), ScenarioError> {
-        self.axes.retain(|(axis, _)| axis != name);
+        self.axes.retain(|axis| axis.name != name);
         self.cases
             .iter_mut()
             .for_each(|case| drop(case.remove(name)));
-        put(&mut self.base, name, value)
+        let given = Given::by_option("--set", name);
+        put(&mut self.base, &given, value)?;
+        self.set.push(name.to_owned());
+        Ok(())
     }
 
     /// Lets a parameter have each of these values.
     pub fn vary(&mut self, name: &str, values: Vec<Value>) -> Result<(), ScenarioError> {
+        self.add(self.of_axis(name, false), values, false)
+    }
+
+    fn add(
+        &mut self,
+        given: Given,
+        values: Vec<Value>,
+        is_of_file: bool,
+    ) -> Result<(), ScenarioError> {
         if values.is_empty() {
-            return Err(wrong(&format!("sweep.{name}"), "it has no values"));
+            return Err(given.wrong("it has no values"));
         }
-        self.axes.retain(|(axis, _)| axis != name);
-        self.axes.push((name.to_owned(), values));
+        self.axes.retain(|axis| axis.name != given.name);
+        self.axes.push(Axis {
+            name: given.name,
+            values,
+            is_of_file,
+        });
         Ok(())
+    }
+
+    /// Where the values of a parameter come from.
+    fn of_axis(&self, name: &str, is_of_file: bool) -> Given {
+        match is_of_file {
+            false => Given::by_option("--sweep", name),
+            true => Given {
+                name: name.to_owned(),
+                place: format!("sweep.{name}"),
+                line: line_of_field(&self.text, &["sweep", name]),
+            },
+        }
+    }
+
+    /// Where a parameter of a case comes from.
+    fn of_case(&self, number: usize, name: &str) -> Given {
+        Given {
+            name: name.to_owned(),
+            place: format!("case[{number}].{name}"),
+            line: line_of_field(&self.text, &["case", &number.to_string(), name]),
+        }
     }
 
     /// All runs, each checked: the last parameter varies fastest.
     pub fn runs(&self) -> Result<Vec<Run>, ScenarioError> {
-        let combinations = self.axes.iter().map(|(_, values)| values.len());
+        let combinations = self.axes.iter().map(|axis| axis.values.len());
         let count = combinations.fold(self.cases.len().max(1), usize::saturating_mul);
         if count > RUNS_MAX {
             return Err(wrong(
@@ -99,49 +188,125 @@ impl Sweep {
             &self.cases
         };
         let mut runs = Vec::with_capacity(count);
-        for case in cases {
+        for (at, case) in cases.iter().enumerate() {
             for number in 0..count / cases.len() {
-                runs.push(self.run(case, number)?);
+                runs.push(self.run((at, case), number)?);
             }
         }
         Ok(runs)
     }
 
-    fn run(&self, case: &Table, mut number: usize) -> Result<Run, ScenarioError> {
+    fn run(&self, (at, case): (usize, &Table), number: usize) -> Result<Run, ScenarioError> {
         let mut table = self.base.clone();
         let mut varied = Vec::new();
+        let by_set = self.set.iter().map(|name| Given::by_option("--set", name));
+        let mut all: Vec<Given> = by_set.collect();
         for (name, value) in case {
             match name.as_str() {
                 "name" => varied.push(("case".to_owned(), text(value))),
-                _ => put(&mut table, name, value.clone())?,
+                _ => {
+                    let given = self.of_case(at, name);
+                    put(&mut table, &given, value.clone())?;
+                    all.push(given);
+                }
             }
         }
         if !case.is_empty() && !case.contains_key("name") {
             let all: Vec<String> = case.iter().map(|(_, value)| text(value)).collect();
             varied.push(("case".to_owned(), all.join(" ")));
         }
-        let mut chosen = Vec::new();
-        for (name, values) in self.axes.iter().rev() {
-            chosen.push((name, &values[number % values.len()]));
-            number /= values.len();
+        for (axis, value) in self.chosen(number) {
+            let given = self.of_axis(&axis.name, axis.is_of_file);
+            put(&mut table, &given, value.clone())?;
+            varied.push((axis.name.clone(), text(value)));
+            all.push(given);
         }
-        for (name, value) in chosen.into_iter().rev() {
-            put(&mut table, name, value.clone())?;
-            varied.push((name.clone(), text(value)));
+        match scenario(&table) {
+            Ok(scenario) => Ok(Run { varied, scenario }),
+            Err(error) => Err(self.located(error, &all, &varied)),
         }
-        let of = |e: &str| {
-            let all: Vec<String> = varied.iter().map(|(n, v)| format!("{n} = {v}")).collect();
-            wrong(&all.join(", "), e)
+    }
+
+    /// The values of the combination of that number.
+    fn chosen(&self, mut number: usize) -> Vec<(&Axis, &Value)> {
+        let mut chosen = Vec::with_capacity(self.axes.len());
+        for axis in self.axes.iter().rev() {
+            chosen.push((axis, &axis.values[number % axis.values.len()]));
+            number /= axis.values.len();
+        }
+        chosen.reverse();
+        chosen
+    }
+
+    /// What is wrong with a run is wrong with what was given last of that field, or with what the scenario says for all runs.
+    fn located(
+        &self,
+        error: ScenarioError,
+        all: &[Given],
+        varied: &[(String, String)],
+    ) -> ScenarioError {
+        let field = error.field.unwrap_or_default();
+        let given = all.iter().rev().find(|given| given.has(&field));
+        let mut located = match given {
+            _ if field.is_empty() => ScenarioError {
+                line: None,
+                field: None,
+                reason: error.reason,
+            },
+            Some(given) if parts(&given.name) == parts(&field) => given.wrong(&error.reason),
+            Some(given) => given.wrong(&format!("{field}: {}", error.reason)),
+            None => {
+                let dotted = as_in_files(&field);
+                let path: Vec<&str> = dotted.split('.').collect();
+                ScenarioError {
+                    line: line_of_field(&self.text, &path),
+                    ..wrong(&field, &error.reason)
+                }
+            }
         };
-        let scenario = Scenario::deserialize(Value::Table(table)).map_err(|e| of(e.message()))?;
-        scenario.checked().map_err(|e| of(&e.to_string()))?;
-        Ok(Run { varied, scenario })
+        if !varied.is_empty() {
+            let values = varied
+                .iter()
+                .map(|(name, value)| format!("{name} = {value}"));
+            let values: Vec<String> = values.collect();
+            located.reason += &format!(" (where {})", values.join(", "));
+        }
+        located
     }
 }
 
+impl Given {
+    /// On the command line.
+    fn by_option(option: &str, name: &str) -> Given {
+        Given {
+            name: name.to_owned(),
+            place: format!("{option} {name}"),
+            line: None,
+        }
+    }
+}
+
+/// The scenario of a run, checked. What the reader does not like is named by its field only where it reads text.
+fn scenario(table: &Table) -> Result<Scenario, ScenarioError> {
+    let read = Scenario::deserialize(Value::Table(table.clone()));
+    let scenario = read.map_err(|error| {
+        let text = toml::to_string(table).unwrap_or_default();
+        match toml::from_str::<Scenario>(&text) {
+            Err(error) => explain(&text, &error),
+            Ok(_) => ScenarioError {
+                line: None,
+                field: None,
+                reason: error.message().to_owned(),
+            },
+        }
+    })?;
+    scenario.checked()?;
+    Ok(scenario)
+}
+
 /// Sets the parameter of a dotted name. `app.op` is that of every application, `app.0.op` of the first.
-fn put(table: &mut Table, name: &str, value: Value) -> Result<(), ScenarioError> {
-    put_in(table, name, value).map_err(|reason| wrong(name, &reason))
+fn put(table: &mut Table, given: &Given, value: Value) -> Result<(), ScenarioError> {
+    put_in(table, &given.name, value).map_err(|reason| given.wrong(&reason))
 }
 
 fn put_in(table: &mut Table, name: &str, value: Value) -> Result<(), String> {
@@ -257,6 +422,90 @@ name = \"forwarded\"
         let runs = sweep.runs().expect("good");
         assert_eq!(runs.len(), 4);
         assert!(runs.iter().all(|run| run.scenario.seed == 9));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_run_is_said_with_line_field_and_reason() {
+        let rows = [
+            ("[1, 2]", "[1, 0]", 6, "sweep.servers.count", "from 1"),
+            ("[1, 2]", "[1, \"two\"]", 6, "sweep.servers.count", "string"),
+            ("[1, 2]", "3", 6, "sweep.servers.count", "a list"),
+            ("[1, 2]", "[]", 6, "sweep.servers.count", "no values"),
+            (
+                "\"ionodes.count\" = 2",
+                "\"ionodes.cuont\" = 2",
+                12,
+                "case[1].ionodes.cuont",
+                "unknown field",
+            ),
+            (
+                "\"write\"",
+                "\"append\"",
+                13,
+                "case[1].app.op",
+                "read or write",
+            ),
+            (
+                "\"app.op\" = \"write\"",
+                "\"app.5.op\" = \"write\"",
+                13,
+                "case[1].app.5.op",
+                "there are 2",
+            ),
+            (
+                "\"app.op\" = \"write\"",
+                "\"relays.count\" = 2",
+                13,
+                "case[1].relays.count",
+                "I/O nodes",
+            ),
+            (
+                "\"app.op\" = \"write\"",
+                "\"app.total\" = \"1MiB\"",
+                13,
+                "case[1].app.total",
+                "not both",
+            ),
+        ];
+        for (good, bad, line, field, reason) in rows {
+            let text = TEXT.replacen(good, bad, 1);
+            let runs = Sweep::from_toml(&text).and_then(|sweep| sweep.runs());
+            let error = runs.expect_err(bad);
+            assert_eq!(error.line, Some(line), "{bad}: {error}");
+            assert_eq!(error.field.as_deref(), Some(field), "{bad}: {error}");
+            assert!(error.reason.contains(reason), "{bad}: {error}");
+        }
+        // What the scenario says for all runs cannot be with what a case says.
+        let text = TEXT.replacen("[sweep]", "[relays]\ncount = 2\n[sweep]", 1);
+        let error = Sweep::from_toml(&text).and_then(|sweep| sweep.runs());
+        let error = error.expect_err("nodes and relays");
+        let field = error.field.as_deref();
+        assert_eq!(
+            (error.line, field),
+            (Some(6), Some("relays.count")),
+            "{error}"
+        );
+        assert!(error.reason.contains("case = forwarded"), "{error}");
+    }
+
+    #[test]
+    fn what_an_option_makes_wrong_names_the_option() {
+        for (name, value, reason) in [
+            ("servers.count", Value::Integer(0), "from 1"),
+            ("servers.cuont", Value::Integer(1), "unknown field"),
+            ("app.9.op", "read".into(), "there are 2"),
+            ("app.0.bytes.of", Value::Integer(1), "not a table"),
+        ] {
+            let mut sweep = Sweep::from_toml(TEXT).expect("good");
+            let set = sweep.set(name, value.clone());
+            let error = set.and_then(|()| sweep.runs()).expect_err(name);
+            assert_eq!(error.field, Some(format!("--set {name}")), "{error}");
+            assert!(error.reason.contains(reason), "{error}");
+            let mut sweep = Sweep::from_toml(TEXT).expect("good");
+            let vary = sweep.vary(name, vec![value]);
+            let error = vary.and_then(|()| sweep.runs()).expect_err(name);
+            assert_eq!(error.field, Some(format!("--sweep {name}")), "{error}");
+        }
     }
 
     #[test]

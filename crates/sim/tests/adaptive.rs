@@ -1,6 +1,6 @@
 //! Schedulers that learn while a run goes, alone and with a council.
 
-use presagio_sim::{Memory, PolicyChoice, Report, Scenario, Simulation, Verdict};
+use presagio_sim::{Memory, PolicyChoice, Report, Scenario, Simulation, Sweep, Verdict};
 
 /// 1-D strided reads through 8 I/O nodes (001, Fig. 2a), smaller; the rest of the scheduler's table.
 fn scenario(scheduler: &str) -> Scenario {
@@ -151,6 +151,78 @@ fn accesses_are_told_apart_by_what_somebody_has_made() {
         assert!(shipped.iter().any(|it| it.starts_with("shared-strided")));
         let ours = abouts(Simulation::new(&scenario).telling_apart_by(detector.clone()));
         assert!(!ours.is_empty() && ours.iter().all(|it| it.starts_with("own-files")));
+    }
+}
+
+/// The servers of 000, V-A, with less to do, and these in their schedulers' table.
+fn servers(scheduler: &[(&str, toml::Value)]) -> Scenario {
+    let text = presagio_sim::preset("000-servers").expect("a preset").toml;
+    let (plain, _cases) = text.split_once("[[case]]").expect("there are cases");
+    let mut sweep = Sweep::read(plain).expect("a good scenario");
+    let mut set = |name: &str, value: toml::Value| sweep.set(name, value).expect("a parameter");
+    set("app.pattern", "strided".into());
+    set("app.request", "32KiB".into());
+    set("app.bytes", "4MiB".into());
+    set("app.op", "read".into());
+    set("app.1.processes", 32.into());
+    for (name, value) in scheduler {
+        set(&format!("servers.scheduler.{name}"), value.clone());
+    }
+    let mut runs = sweep.runs().expect("good scenarios").into_iter();
+    runs.next().expect("one").scenario
+}
+
+#[test]
+fn servers_learn_by_patterns_under_a_council_and_the_same_every_time() {
+    const ARMS: [&str; 3] = ["NOOP", "SJF", "TO-agg"];
+    let makespan = |report: Report| report.makespan.as_secs_f64();
+    let fixed = ARMS.map(|arm| {
+        let scenario = servers(&[("policy", arm.into())]);
+        makespan(Simulation::new(&scenario).run().expect("it runs"))
+    });
+    let learning = || {
+        let scenario = servers(&[
+            ("policy", "adaptive".into()),
+            ("arms", ARMS.join(",").into()),
+            ("patterns", true.into()),
+            ("council", true.into()),
+        ]);
+        let mut memory = Memory::default();
+        let runs = (0..4).map(|_| {
+            let run = Simulation::new(&scenario).remembering(&mut memory).run();
+            run.expect("it runs")
+        });
+        runs.collect::<Vec<Report>>()
+    };
+    let (once, twice) = (learning(), learning());
+    assert_eq!(once, twice);
+    let decided = once.iter().flat_map(|report| &report.decisions);
+    let mut by_pattern = decided.filter(|it| it.verdict.about().starts_with("pattern"));
+    assert!(by_pattern.next().is_some(), "it knows what it sees");
+    let learned = makespan(once.into_iter().next_back().expect("four"));
+    let worst = fixed.iter().copied().fold(0.0, f64::max);
+    assert!(learned < worst, "{learned} s, {ARMS:?} {fixed:?}");
+}
+
+#[test]
+fn two_levels_that_decide_do_so_at_the_same_moments() {
+    for policy in ["auto", "adaptive"] {
+        let with = |nodes: &str, servers: &str, count: u32| {
+            let text = format!(
+                "[ionodes]\ncount = {count}\nscheduler = {{ policy = \"{policy}\"{nodes} }}\n\
+                 [servers]\nscheduler = {{ policy = \"{policy}\"{servers} }}\n[[app]]\nbytes = \"1MiB\"\n"
+            );
+            Scenario::from_toml(&text)
+        };
+        let (short, long) = (", period = \"10ms\"", ", period = \"20ms\"");
+        let error = with(short, long, 1).expect_err("two periods");
+        let field = error.field.as_deref();
+        let place = (Some(5), Some("servers.scheduler.period"));
+        assert_eq!((error.line, field), place, "{error}");
+        assert!(error.to_string().contains("same moments"), "{error}");
+        for (nodes, servers, count) in [(short, short, 1), ("", long, 1), (short, long, 0)] {
+            with(nodes, servers, count).expect("one period, or one level");
+        }
     }
 }
 

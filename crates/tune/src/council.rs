@@ -13,8 +13,11 @@
 //!
 //! Where contexts are patterns, all nodes share one knowledge base; what follows what is known for each node by itself.
 //!
+//! *Late words* ([`Council::context_of_late`], [`Council::learn_late`]) are what nodes saw while nobody heard them. They draw on the
+//! same budgets, and what few say late of a situation that several others are in is not learned: those have told it.
+//!
 //! *Bounds.* Nodes, contexts, what a node may add to either, and what it may weigh have bounds; a node that is silent for a few
-//! rounds has no vote. What cannot be true is refused with a reason. How far patterns can be from each other, by which all matches
+//! rounds, or has left, has no vote, but what is held against it is not forgotten by that. What cannot be true is refused with a reason. How far patterns can be from each other, by which all matches
 //! are judged, is not for one node among several to say: what two have seen counts.
 
 use crate::arm::Arm;
@@ -102,7 +105,7 @@ impl Default for CouncilSettings {
 /// Rounds after which a silent node has no vote.
 pub const SILENT_ROUNDS_MAX: u64 = 3;
 
-/// Rounds after which it is not known any more what a silent node was told, or that it lied.
+/// Rounds after which it is not known any more what a node that is silent or has left was told, or that it lied.
 const FORGOTTEN_ROUNDS: u64 = 60;
 
 /// Contexts that a node may bring up which were never seen before, at a time and anew with each round.
@@ -118,6 +121,9 @@ const RECOMPARED: usize = 4;
 /// So many nodes tell the one apart that lies.
 const SEVERAL: usize = 3;
 
+/// What fewer of them say late, and is so many times off from what was known before they spoke, is not believed.
+const FAR_OFF: f64 = 4.0;
+
 /// What a node can weigh, in medians of all weights.
 const WEIGHT_MAX: f64 = 4.0;
 
@@ -132,6 +138,18 @@ pub struct Announcement {
     pub realised: Option<Arm>,
     /// What the period was like.
     pub seen: Observation,
+}
+
+/// What nodes said late of an arm in a context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateWords {
+    /// Of what.
+    pub about: (Context, Arm),
+    /// Who spoke. Few are not believed what is far off from what was known before they spoke, nor anything about a situation
+    /// that others are in, who have told it in time.
+    pub speakers: Vec<NodeId>,
+    /// A reward for each round that they missed, the oldest first.
+    pub rewards: Vec<f64>,
 }
 
 /// Why nothing was learned from an announcement, or that something will be.
@@ -229,6 +247,8 @@ pub enum Refused {
 
 #[derive(Clone, Debug)]
 struct Node {
+    /// Whether it announces: not one that has left, or has told only of what was.
+    is_here: bool,
     heard: u64,
     /// The last that could be told, and in which round that was.
     context: Option<Context>,
@@ -250,7 +270,12 @@ struct Node {
 impl Node {
     /// Whether it was heard of lately.
     fn has_vote(&self, round: u64) -> bool {
-        self.heard + SILENT_ROUNDS_MAX >= round
+        self.is_here && self.heard + SILENT_ROUNDS_MAX >= round
+    }
+
+    /// Whether it may bring up another context that was never seen before.
+    fn may_add(&self) -> bool {
+        self.new_contexts < NEW_CONTEXTS_MAX
     }
 
     /// Whose choice is its vote: one that has had nothing to do for a while leaves the choice to those that have.
@@ -259,9 +284,10 @@ impl Node {
         self.context.filter(|_| is_recent)
     }
 
-    fn new(in_force: Arm) -> Node {
+    fn new(in_force: Arm, round: u64) -> Node {
         Node {
-            heard: 0,
+            is_here: false,
+            heard: round,
             context: None,
             told_apart: 0,
             in_force,
@@ -291,6 +317,8 @@ pub struct Council {
     /// What each context chose when the round after its last announcement began.
     choices: BTreeMap<Context, Choice>,
     votes: Vec<(Arm, f64)>,
+    /// Contexts that late words brought up, until these are learned.
+    late: BTreeSet<Context>,
 }
 
 impl Council {
@@ -306,6 +334,7 @@ impl Council {
             active: 0,
             choices: BTreeMap::new(),
             votes: Vec::new(),
+            late: BTreeSet::new(),
         }
     }
 
@@ -415,39 +444,141 @@ impl Council {
         both.is_some_and(|(bandit, place)| bandit.is_barred(place))
     }
 
-    /// Whether there is room for a node; those that are silent make some.
+    /// Whether there is room for a node. As many as can be there are remembered beside those that are; past that, the one that was
+    /// silent for longest makes room.
     fn make_room(&mut self, node: NodeId) -> Result<(), Refused> {
-        let is_full = |nodes: &BTreeMap<NodeId, Node>| nodes.len() >= self.settings.nodes_max;
-        if !is_full(&self.nodes) || self.nodes.contains_key(&node) {
+        let (round, max) = (self.round, self.settings.nodes_max);
+        if self.nodes.get(&node).is_some_and(|it| it.has_vote(round)) {
             return Ok(());
         }
-        let round = self.round;
-        self.nodes.retain(|_, node| node.has_vote(round));
-        match is_full(&self.nodes) {
-            true => Err(Refused::Full(self.nodes.len())),
-            false => Ok(()),
+        let voters = self.nodes();
+        if voters >= max {
+            return Err(Refused::Full(voters));
+        }
+        if self.nodes.len() >= max.saturating_mul(2) && !self.nodes.contains_key(&node) {
+            let silent = self.nodes.iter().filter(|(_, it)| !it.has_vote(round));
+            let longest = silent.min_by_key(|(_, it)| it.heard).map(|(id, _)| *id);
+            longest.map(|id| self.nodes.remove(&id));
+        }
+        Ok(())
+    }
+
+    /// A node has said goodbye: it has no vote any more. What it was told, and what is held against it, stays for a while:
+    /// else it would only have to come anew.
+    pub fn leave(&mut self, node: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            (node.is_here, node.is_active) = (false, false);
         }
     }
 
-    /// The context of a period of which a node tells later than it should: it is not what the node does now.
+    // ── Late words ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// The context of a period of which a node tells later than it should: it is not what the node does now. Through how many
+    /// I/O nodes that was is known when it is learned. None where it teaches nothing, or the node is not heard.
     pub fn context_of_late(
         &mut self,
+        id: NodeId,
+        arm: Arm,
         seen: &Observation,
         pattern: Option<Pattern>,
     ) -> Option<Context> {
+        seen.check().ok()?;
+        seen.reward()?;
+        self.tuner.settings().arms.place(arm)?;
         self.finder.check(pattern.as_ref()).ok()?;
-        let ionodes = self.nodes().max(1) as u32;
-        let feed = Feed::default();
-        let found = self
-            .finder
-            .find((seen, pattern), ionodes, feed, &mut self.tuner);
+        self.make_room(id).ok()?;
+        let (round, safe) = (self.round, self.tuner.settings().arms.safe());
+        let entry = self.nodes.entry(id);
+        let node = entry.or_insert_with(|| Node::new(safe, round));
+        if !node.is_here {
+            node.heard = round;
+        }
+        if node.suspect_until > round {
+            return None;
+        }
+        let may_add = node.may_add();
+        let feed = Feed {
+            adds_nothing: !may_add,
+            ..Feed::default()
+        };
+        let found = self.finder.find((seen, pattern), 0, feed, &mut self.tuner);
         self.forget(found.gone);
-        found.context
+        let context = found.context?;
+        if !self.is_known(context) && !self.late.contains(&context) {
+            let node = self.nodes.get_mut(&id).filter(|_| may_add)?;
+            node.new_contexts += 1;
+            self.late.insert(context);
+        }
+        Some(context)
     }
 
-    /// A node has said goodbye: it has no vote any more.
-    pub fn leave(&mut self, node: NodeId) {
-        self.nodes.remove(&node);
+    /// Whether anything was learned in a context, through however many I/O nodes.
+    fn is_known(&self, context: Context) -> bool {
+        let most = self.settings.nodes_max.max(1).ilog2() + 1;
+        let through = |power| context.through(1_u32.checked_shl(power).unwrap_or(u32::MAX));
+        let known = |power| self.tuner.bandit(&through(power)).is_some();
+        (0..=most).any(known)
+    }
+
+    /// Whether nothing is learned from a node for now: its figures were far off from others'.
+    pub fn is_suspect(&self, node: NodeId) -> bool {
+        let node = self.nodes.get(&node);
+        node.is_some_and(|node| node.suspect_until > self.round)
+    }
+
+    /// Learns what nodes said late: each arm of each context once.
+    pub fn learn_late(&mut self, all: impl IntoIterator<Item = LateWords>) {
+        all.into_iter().for_each(|words| self.learn_some(&words));
+        self.late.clear();
+    }
+
+    fn learn_some(&mut self, words: &LateWords) {
+        let (context, arm) = words.about;
+        let are_few = words.speakers.len() < SEVERAL;
+        if self.is_gone(context) || (are_few && self.is_told_by_others(context, &words.speakers)) {
+            return;
+        }
+        let context = context.through(self.through());
+        let known = self.average(&context, arm).filter(|_| are_few);
+        let is_far_off =
+            |reward: f64| known.is_some_and(|it| reward > FAR_OFF * it || reward * FAR_OFF < it);
+        for reward in words.rewards.iter().filter(|reward| !is_far_off(**reward)) {
+            self.tuner.learn(&context, arm, *reward);
+        }
+    }
+
+    /// Whether it is a pattern's that is not known any more.
+    fn is_gone(&self, context: Context) -> bool {
+        match (context, &self.finder.known) {
+            (Context::Pattern(id), Some(known)) => !known.has_workload(PatternId(id)),
+            _ => false,
+        }
+    }
+
+    /// Whether so many others announce this context now that with one of these they would be several.
+    fn is_told_by_others(&self, context: Context, speakers: &[NodeId]) -> bool {
+        let others = self.nodes.iter().filter(|(id, node)| {
+            let told = node
+                .votes_for(self.round)
+                .filter(|_| node.has_vote(self.round));
+            told.is_some_and(|it| it.through(0) == context.through(0)) && !speakers.contains(id)
+        });
+        others.count() + 1 >= SEVERAL
+    }
+
+    /// What is known of an arm, in bytes per busy second.
+    fn average(&self, context: &Context, arm: Arm) -> Option<f64> {
+        let place = self.tuner.settings().arms.place(arm)?;
+        let bandit = self.tuner.bandit(context)?;
+        Some(bandit.value(place)? * bandit.best())
+    }
+
+    /// Through how many I/O nodes it goes now. Before the first round has ended, those that said anything count.
+    fn through(&self) -> u32 {
+        match self.active {
+            0 => self.nodes.len().max(1) as u32,
+            active => active,
+        }
     }
 
     // ── Rounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -555,8 +686,8 @@ impl Council {
             active => active,
         };
         let entry = self.nodes.entry(said.node);
-        let node = entry.or_insert_with(|| Node::new(said.in_force));
-        let may_add = node.new_contexts < NEW_CONTEXTS_MAX;
+        let node = entry.or_insert_with(|| Node::new(said.in_force, 0));
+        let may_add = node.may_add();
         let feed = Feed {
             past: Some(&mut node.past),
             arm: said.realised,
@@ -569,7 +700,7 @@ impl Council {
             .context
             .is_some_and(|it| self.tuner.bandit(&it).is_none());
         node.new_contexts += u32::from(is_new && may_add);
-        node.heard = self.round;
+        (node.is_here, node.heard) = (true, self.round);
         node.in_force = said.in_force;
         node.served = said.seen.served;
         node.is_active = said.seen.arrived.is_some();
@@ -792,6 +923,7 @@ impl Alone {
 mod tests {
     use super::*;
     use crate::arm::Arms;
+    use crate::bandit::Bandit;
     use crate::tuner::TunerSettings;
     use crate::watch::tests::observation;
     use presagio_core::Op;
@@ -1024,6 +1156,165 @@ mod tests {
         }
     }
 
+    /// What one says about the worst window, and how good it is.
+    fn late_lie(council: &mut Council, node: u64, reward: f64) -> LateWords {
+        let worst = Arms::windows().list()[6];
+        let seen = observation();
+        let context = council.context_of_late(NodeId(node), worst, &seen, None);
+        LateWords {
+            about: (context.expect("it could be"), worst),
+            speakers: vec![NodeId(node)],
+            rewards: vec![reward; 4],
+        }
+    }
+
+    #[test]
+    fn one_that_lies_about_what_was_harms_nobody_else() {
+        let mut council = council(Consensus::Majority);
+        let mut honest = nodes(3, |_| (Op::Read, 2));
+        for round in 1..80 {
+            play(&mut council, &mut honest, round..round + 1);
+            let lie = late_lie(&mut council, 99, 90_000_000.0 * 3.9_f64.powi(round as i32));
+            council.learn_late([lie]);
+            council.leave(NodeId(99));
+        }
+        for (_, arm, ..) in honest {
+            assert_eq!(arm, Arms::windows().list()[2]);
+        }
+    }
+
+    #[test]
+    fn one_that_lies_and_comes_anew_is_not_heard_all_the_same() {
+        let mut council = council(Consensus::Majority);
+        let mut honest = nodes(3, |_| (Op::Read, 2));
+        play(&mut council, &mut honest, 1..4);
+        let mut heard = 0;
+        for round in 4..34 {
+            play(&mut council, &mut honest, round..round + 1);
+            let now = Nanos(round * 1_000_000_000 + 900_000_000);
+            // It does as it is told, and lies about what came of it.
+            let arm = council.arm().expect("something was decided");
+            let mut lie = said(99, arm);
+            lie.seen.served = 90_000_000_000_000;
+            let decision = council.announce(&lie, now).expect("it could be");
+            heard += u32::from(decision.evidence == Evidence::Counts);
+            let seen = observation();
+            let late = council.context_of_late(NodeId(99), arm, &seen, None);
+            assert_eq!(late.is_none(), council.is_suspect(NodeId(99)));
+            council.leave(NodeId(99));
+        }
+        assert!((1..=2).contains(&heard), "{heard} times");
+    }
+
+    #[test]
+    fn a_lone_word_about_what_was_does_not_climb_by_the_words_before_it() {
+        let mut council = council(Consensus::Majority);
+        let mut alone = nodes(1, |_| (Op::Read, 2));
+        play(&mut council, &mut alone, 1..60);
+        let worst = Arms::windows().list()[6];
+        let average = |council: &Council, context: &Context| council.average(context, worst);
+        let seen = observation();
+        let context = council.context_of_late(NodeId(99), worst, &seen, None);
+        let context = context.expect("it could be");
+        let here = context.through(1);
+        let before = average(&council, &here).expect("it was tried");
+        let climbing: Vec<f64> = (1..20).map(|at| before * 3.9_f64.powi(at)).collect();
+        council.learn_late([LateWords {
+            about: (context, worst),
+            speakers: vec![NodeId(99)],
+            rewards: climbing,
+        }]);
+        let after = average(&council, &here).expect("it was tried");
+        assert!(after <= FAR_OFF * before, "{before} {after}");
+    }
+
+    #[test]
+    fn words_about_what_was_are_learned_through_the_nodes_that_there_are() {
+        let mut council = council(Consensus::Majority);
+        let arm = Arms::windows().safe();
+        let mut contexts = BTreeSet::new();
+        for node in 0..8 {
+            let seen = observation();
+            let context = council.context_of_late(NodeId(node), arm, &seen, None);
+            contexts.insert(context.expect("it could be"));
+        }
+        assert_eq!(contexts.len(), 1, "whoever came first: {contexts:?}");
+        let context = contexts.pop_first().expect("one");
+        let mut all = nodes(8, |_| (Op::Read, 2));
+        play(&mut council, &mut all, 1..3);
+        let steps = |council: &Council| {
+            let bandit = council.tuner().bandit(&context.through(8));
+            (bandit.map_or(0, Bandit::steps), council.tuner().len())
+        };
+        let (before, known) = steps(&council);
+        council.learn_late([LateWords {
+            about: (context, arm),
+            speakers: (0..8).map(NodeId).collect(),
+            rewards: vec![1e8; 5],
+        }]);
+        assert_eq!(steps(&council), (before + 5, known));
+    }
+
+    #[test]
+    fn one_that_makes_contexts_up_and_comes_anew_cannot_fill_the_memory() {
+        let mut council = council(Consensus::Majority);
+        let mut honest = nodes(3, |_| (Op::Read, 2));
+        for round in 1..200 {
+            play(&mut council, &mut honest, round..round + 1);
+            let mut late = Vec::new();
+            for at in 0..20 {
+                let mut lie = said(99, Arms::windows().safe());
+                lie.seen.processes = 1 << (at % 30);
+                lie.seen.clients = 1 << ((round + at) % 30);
+                lie.seen.servers = 1 << (round % 7);
+                let now = Nanos(round * 1_000_000_000 + 900_000_000);
+                council.announce(&lie, now).expect("it could be");
+                council.leave(NodeId(99));
+                lie.seen.served += 1 << 20;
+                lie.seen.servers += 1 << 9;
+                let arm = lie.in_force;
+                let context = council.context_of_late(NodeId(99), arm, &lie.seen, None);
+                late.extend(context.map(|context| LateWords {
+                    about: (context, arm),
+                    speakers: vec![NodeId(99)],
+                    rewards: vec![1e8],
+                }));
+            }
+            council.learn_late(late);
+        }
+        let bound = u64::from(NEW_CONTEXTS_MAX) + 200 + 10;
+        let known = council.tuner().len() as u64;
+        assert!(known < bound, "{known}");
+    }
+
+    #[test]
+    fn what_a_node_brings_up_late_is_counted_once() {
+        let mut council = council(Consensus::Majority);
+        let arm = Arms::windows().safe();
+        for _ in 0..4 * NEW_CONTEXTS_MAX {
+            let seen = observation();
+            let context = council.context_of_late(NodeId(1), arm, &seen, None);
+            assert!(context.is_some(), "the same is no other context");
+        }
+        let mut others = 0;
+        for clients in 0..60 {
+            let seen = Observation {
+                clients: 1 << (clients % 30),
+                servers: 1 << (clients / 30),
+                ..observation()
+            };
+            let context = council.context_of_late(NodeId(1), arm, &seen, None);
+            others += u32::from(context.is_some());
+        }
+        assert!(others <= NEW_CONTEXTS_MAX, "{others}");
+        let nonsense = Observation {
+            served: u64::MAX,
+            ..observation()
+        };
+        let context = council.context_of_late(NodeId(1), arm, &nonsense, None);
+        assert_eq!(context, None);
+    }
+
     #[test]
     fn one_that_makes_contexts_up_cannot_fill_the_memory() {
         let mut council = council(Consensus::Majority);
@@ -1167,10 +1458,18 @@ mod tests {
         }
         let refused = council.announce(&said(2, Arms::windows().safe()), Nanos(1));
         assert_eq!(refused.expect_err("full"), Refused::Full(2));
-        council.leave(NodeId(0));
-        council
-            .announce(&said(2, Arms::windows().safe()), Nanos(1))
-            .expect("room again");
+        for (leaves, comes) in (0..20).map(|node| (node, node + 2)) {
+            council.leave(NodeId(leaves));
+            let said = said(comes, Arms::windows().safe());
+            council.announce(&said, Nanos(1)).expect("room again");
+            let refused = council.announce(&said_by(leaves), Nanos(1));
+            assert_eq!(refused.expect_err("full"), Refused::Full(2));
+            assert!(council.nodes.len() <= 4, "those that left are few");
+        }
+    }
+
+    fn said_by(node: u64) -> Announcement {
+        said(node, Arms::windows().safe())
     }
 
     #[test]
@@ -1287,6 +1586,33 @@ mod tests {
                 let said = council.announce_with(&lie, Some(seen), now);
                 said.expect("it could be");
             }
+        }
+        let known = council.known().map_or(0, KnowledgeBase::len);
+        assert!(known <= NEW_CONTEXTS_MAX as usize + 400 + 10, "{known}");
+    }
+
+    #[test]
+    fn one_that_makes_patterns_up_that_were_does_not_push_out_those_of_others() {
+        let mut council = matching(Consensus::PerContext);
+        let arm = Arms::windows().safe();
+        for round in 1..400_u64 {
+            let good = said(1, arm);
+            let now = Nanos(round * 1_000_000_000);
+            let decision = council.announce_with(&good, Some(pattern(10)), now);
+            assert!(decision.expect("true").context.is_some());
+            let mut late = Vec::new();
+            for at in 0..20_u32 {
+                let point = (round as u32 * 20 + at) * 300;
+                let seen = Pattern::new(vec![point; 24], 1, 100, 0);
+                let context = council.context_of_late(NodeId(99), arm, &observation(), Some(seen));
+                late.extend(context.map(|context| LateWords {
+                    about: (context, arm),
+                    speakers: vec![NodeId(99)],
+                    rewards: vec![1e8],
+                }));
+                council.leave(NodeId(99));
+            }
+            council.learn_late(late);
         }
         let known = council.known().map_or(0, KnowledgeBase::len);
         assert!(known <= NEW_CONTEXTS_MAX as usize + 400 + 10, "{known}");

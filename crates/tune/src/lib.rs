@@ -43,7 +43,7 @@ pub use bandit::{ArmState, Bandit, Reason, Strategy, UnknownStrategy};
 pub use context::{Access, Context, Load, Magnitude, Situation};
 pub use council::{
     Alone, Announcement, Consensus, Council, CouncilSettings, Decision as CouncilDecision,
-    Evidence, NodeId, Refused, SILENT_ROUNDS_MAX,
+    Evidence, LateWords, NodeId, Refused, SILENT_ROUNDS_MAX,
 };
 pub use metrics::{FileMetrics, Metrics, Period};
 pub use network::{Detector, HIDDEN, Network, Transform, power};

@@ -259,10 +259,11 @@ fn answers(
 
 fn memory(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Result<()> {
     let found = known::measure(dir, plan.contexts)?;
+    let mb = |kib: f64| kib * 1024.0 / 1e6;
     let name = format!("memory of a council with {} contexts", found.contexts);
     report
         .bars
-        .push(Bar::at_most(name, found.full_kib / 1024.0, "MiB", 64.0));
+        .push(Bar::at_most(name, mb(found.full_kib), "MB", 64.0));
     let row = |what: &str, value: f64| vec![Cell::Text(what.to_owned()), Cell::Number(value, 1)];
     report.tables.push((
         "memory",
@@ -271,12 +272,9 @@ fn memory(plan: &Plan, dir: &std::path::Path, report: &mut Report) -> anyhow::Re
             columns: vec![("what", "what"), ("value", "value")],
             rows: vec![
                 row("contexts", found.contexts as f64),
-                row(
-                    "a council that knows nothing, MiB",
-                    found.empty_kib / 1024.0,
-                ),
-                row("one that knows them all, MiB", found.full_kib / 1024.0),
-                row("of that, what it says itself, MiB", found.said / 1048576.0),
+                row("a council that knows nothing, MB", mb(found.empty_kib)),
+                row("one that knows them all, MB", mb(found.full_kib)),
+                row("of that, what it says itself, MB", found.said / 1e6),
             ],
         },
     ));

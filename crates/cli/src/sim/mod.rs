@@ -117,7 +117,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{text}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sweep = changed(args, Sweep::read(&text).map_err(|e| explain(name, &e))?)?;
+    let sweep = Sweep::read(&text).map_err(|e| explain(name, &e))?;
+    let sweep = changed(args, name, sweep)?;
     let mut runs = sweep.runs().map_err(|e| explain(name, &e))?;
     profiles::read_all(&mut runs, &folder)?;
     let replays = replay::read_all(&runs, &folder)?;
@@ -185,14 +186,16 @@ fn explain(name: &str, error: &presagio_sim::ScenarioError) -> anyhow::Error {
 }
 
 /// What the command line says of the scenario.
-fn changed(args: &Args, mut sweep: Sweep) -> anyhow::Result<Sweep> {
+fn changed(args: &Args, scenario: &str, mut sweep: Sweep) -> anyhow::Result<Sweep> {
     for set in &args.sets {
         let (name, value) = parameter(set)?;
-        sweep.set(name, work::value(value))?;
+        let set = sweep.set(name, work::value(value));
+        set.map_err(|e| explain(scenario, &e))?;
     }
     for vary in &args.sweeps {
         let (name, values) = parameter(vary)?;
-        sweep.vary(name, values.split(',').map(work::value).collect())?;
+        let vary = sweep.vary(name, values.split(',').map(work::value).collect());
+        vary.map_err(|e| explain(scenario, &e))?;
     }
     Ok(sweep)
 }

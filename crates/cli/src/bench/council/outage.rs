@@ -141,8 +141,9 @@ struct Counted {
     wrong: AtomicU64,
 }
 
-/// How long a slice is.
-const SLICE: Duration = Duration::from_secs(2);
+/// How long a slice is. A council lives for nearly two: long enough to have written what its nodes said late (`LATE_WAIT`), so that
+/// the next one finds a store that some of it is in.
+const SLICE: Duration = Duration::from_secs(4);
 
 impl Counted {
     /// Megabytes a second in a slice in which something is done.
