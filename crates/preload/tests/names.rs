@@ -4,6 +4,7 @@
 
 #[path = "../src/next.rs"]
 mod next;
+#[allow(dead_code)] // what is not asked for here
 #[path = "../src/paths.rs"]
 mod paths;
 
