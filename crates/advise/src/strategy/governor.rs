@@ -56,8 +56,6 @@ const GAIN_SOON: f64 = 0.8;
 const RETRY_DOUBLINGS_MAX: u32 = 10;
 /// Another method must promise to save this share of the time, or the change is not worth its unrest.
 const GAIN_MIN: f64 = 0.05;
-/// After so many reads it is known whether a method is better than nothing.
-const PROVEN: f64 = 2.0 * EPOCH as f64;
 /// The same for one that was never measured, where another was and gains.
 const GAIN_UNTRIED: f64 = 0.25;
 /// An estimate has the benefit of the doubt: what was never measured is tried where it might gain.
@@ -337,12 +335,7 @@ impl Governor {
         let (Some((best, least)), Some(now)) = (best, time(self.method)) else {
             return self.method;
         };
-        let gain_min = match best {
-            // What was measured long enough and is no better than nothing is not worth its loads.
-            Method::Nothing if self.weights[self.method as usize] >= PROVEN => 0.0,
-            _ => GAIN_MIN,
-        };
-        if least < (1.0 - gain_min) * now {
+        if least < (1.0 - GAIN_MIN) * now {
             self.trial = false;
             return best;
         }
@@ -465,32 +458,6 @@ mod tests {
         let mut governor = Governor::default();
         let had = reads(&mut governor, 100_000, SIEVING, [1e6, 0.0, 0.0, 1.5e6]);
         assert!(had[3] > EPOCH && had[3] < 500, "{had:?}");
-    }
-
-    #[test]
-    fn what_is_no_better_than_nothing_is_not_kept_though_it_is_hardly_worse() {
-        let mut governor = Governor::default();
-        let had = reads(&mut governor, 10_000, SIEVING, [1e6, 0.0, 0.0, 1.01e6]);
-        assert!(had[3] > EPOCH && had[3] < 1_000, "{had:?}");
-    }
-
-    #[test]
-    fn a_small_gain_is_kept_though_reads_vary() {
-        let mut governor = Governor::default();
-        let (mut state, mut sieved) = (7u64, 0);
-        for _ in 0..10_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            // From a half to one and a half times as long as on average.
-            let varies = 0.5 + (state >> 32) as f64 / f64::from(u32::MAX);
-            let is_sieving = governor.method() == Method::Sieving;
-            sieved += u32::from(is_sieving);
-            let wait = if is_sieving { 0.85e6 } else { 1e6 };
-            governor.read(None, wait * varies);
-            governor.decide(THINK, SIEVING);
-        }
-        assert!(sieved > 8_500, "{sieved}");
     }
 
     #[test]
