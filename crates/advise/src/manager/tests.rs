@@ -460,7 +460,7 @@ fn what_was_written_is_let_go_when_the_mind_says_so() {
         reason: Reason::Written,
     };
     scribe.book().says.push(release);
-    look_until(&mut manager, || there(&file) == 0);
+    assert!(looks_soon(&mut manager, || there(&file) == 0));
 }
 
 /// Advises to let all go that was read.
@@ -487,7 +487,7 @@ fn a_file_that_is_not_needed_again_is_let_go_at_its_end_however_small_it_is() {
     let here = directory();
     let mut manager = make(true, passing(), None);
     let (file, _program) = passed(&mut manager, here.path(), 0);
-    look_until(&mut manager, || there(&file) == 0);
+    assert!(looks_soon(&mut manager, || there(&file) == 0));
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn what_was_read_and_is_not_needed_again_is_let_go_when_the_file_is_closed() {
     let (file, mut program) = passed(&mut manager, here.path(), 4096);
     let close = Kind::Operation(Action::Close);
     program.tell_at(close, manager.began + (1 << 30), 0, 0);
-    look_until(&mut manager, || there(&file) == 0);
+    assert!(looks_soon(&mut manager, || there(&file) == 0));
 }
 
 #[test]
