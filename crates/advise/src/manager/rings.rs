@@ -79,12 +79,13 @@ pub(super) fn ring_of(pid: u32) -> Option<Ring> {
 
 /// Whether there is a mapping that the kernel names so: an address, rights and the like, and a name.
 fn maps_aio(maps: impl Read) -> bool {
-    let mut lines = BufReader::new(maps.take(MAPPINGS_MAX)).split(b'\n');
+    // Of a process that has ended meanwhile each try is an error.
+    let lines = BufReader::new(maps.take(MAPPINGS_MAX)).split(b'\n');
     let is_aio = |line: Vec<u8>| {
         let mut fields = line.split(|byte| *byte == b' ').filter(|f| !f.is_empty());
         fields.nth(5).is_some_and(|name| name == b"/[aio]")
     };
-    lines.any(|line| line.is_ok_and(is_aio))
+    lines.map_while(Result::ok).any(is_aio)
 }
 
 fn has_link(directory: &Path, target: &str) -> bool {
@@ -142,6 +143,14 @@ mod tests {
         assert_eq!(ring_of(u32::MAX), None);
     }
 
+    struct Gone;
+
+    impl Read for Gone {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+
     #[test]
     fn a_mapping_says_what_it_is() {
         let other = "7f0000000000-7f0000001000 rw-p 00000000 00:10 7   /data/[aio] (deleted)\n\n";
@@ -149,6 +158,7 @@ mod tests {
         let aio = "7f0000002000-7f0000004000 rw-s 00000000 00:0f 9   /[aio] (deleted)\n";
         assert!(maps_aio([other, aio].concat().as_bytes()));
         assert!(!maps_aio(&b""[..]));
+        assert!(!maps_aio(Gone), "it has ended");
     }
 
     #[test]
