@@ -10,7 +10,7 @@
 
 use crate::config::{Advice, Mode, region_from};
 use presagio_core::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Which file it is, under whatever name.
@@ -81,6 +81,8 @@ pub struct BlockCache {
     wanted: BTreeMap<u64, u64>,
     order: BTreeMap<u64, u64>,
     clock: u64,
+    /// Blocks that came only partly, and may be asked for no more until they were released.
+    partial: BTreeSet<u64>,
     /// What was read in a `DontNeed` region and not released yet: the block that is being read.
     passing: Range,
 }
@@ -97,6 +99,7 @@ impl BlockCache {
             wanted: BTreeMap::new(),
             order: BTreeMap::new(),
             clock: 0,
+            partial: BTreeSet::new(),
             passing: Range::default(),
         }
     }
@@ -129,6 +132,7 @@ impl BlockCache {
                 break;
             };
             self.wanted.remove(&block);
+            self.partial.remove(&block);
             plan.release.push(self.range(block));
         }
         self.pass(read, file_size, &mut plan.release);
@@ -150,6 +154,24 @@ impl BlockCache {
         for (block, when) in gone {
             self.wanted.remove(&block);
             self.order.remove(&when);
+        }
+    }
+
+    /// Blocks that came only partly are loaded again like these, but once: where memory is short they would never be complete, and
+    /// be loaded for each read.
+    pub fn forget_once(&mut self, range: Range) {
+        if range.is_empty() {
+            return;
+        }
+        if self.partial.len() > 2 * self.blocks_max {
+            self.partial.clear();
+        }
+        let (first, last) = self.blocks_of(range);
+        let blocks = self.wanted.range(first..=last).map(|(block, _)| *block);
+        for block in blocks.collect::<Vec<_>>() {
+            if self.partial.insert(block) {
+                self.forget(self.range(block));
+            }
         }
     }
 
@@ -406,6 +428,22 @@ mod tests {
             cache.read(Range::at(0, 1), 10_000).load,
             [Range::at(100, 100)]
         );
+    }
+
+    #[test]
+    fn what_came_only_partly_is_loaded_once_more_each_time_that_it_is_there() {
+        let mut cache = cache(100, 2, 1);
+        let asks = |cache: &mut BlockCache, at: u64| {
+            let load = cache.read(Range::at(at, 1), 10_000).load;
+            cache.forget_once(Range::at(at, 1));
+            !load.is_empty()
+        };
+        assert_eq!(
+            [0; 4].map(|at| asks(&mut cache, at)),
+            [true, true, false, false]
+        );
+        cache.read(Range::at(5000, 1), 10_000); // 0 goes
+        assert_eq!([0; 3].map(|at| asks(&mut cache, at)), [true, true, false]);
     }
 
     #[test]
