@@ -258,6 +258,15 @@ fn the_bandit_bench_judges_a_council_and_its_memory() {
 }
 
 #[test]
+fn the_tune_bench_judges_what_tells_accesses_apart() {
+    let json = presagio_ok(&["bench", "tune", "--tiny", "--only", "network", "--json"]).json();
+    let bars = json["bars"].as_array().unwrap();
+    assert_eq!(bars.len(), 2, "network and tree: {json:#}");
+    assert!(bars.iter().all(|bar| bar["value"].as_f64() > Some(0.0)));
+    assert_eq!(json["tables"]["network"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
 fn the_bandit_bench_plays_every_strategy_in_simulated_situations() {
     let json = presagio_ok(&["bench", "bandit", "--tiny", "--only", "curves", "--json"]).json();
     let rows = json["tables"]["curves"].as_array().unwrap();

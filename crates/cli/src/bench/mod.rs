@@ -182,7 +182,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "tune",
-        about: "policies chosen by trees: against the oracle; what watching costs",
+        about: "policies chosen by trees: against the oracle; what watching costs; accesses told apart",
         run: tune::run,
     },
 ];
