@@ -109,6 +109,7 @@ impl Manager {
             programs: programs(&sums),
             busiest: self.busiest(),
             judged: sums.judged,
+            followed: self.mind.followed(),
             models_begun: self.models.begun,
             models_saved: self.models.saved,
             advised: self.advise,

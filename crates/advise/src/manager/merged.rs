@@ -5,6 +5,7 @@ use super::Judged;
 use super::account::busiest_first;
 use super::summary::{Foretold, Loads, Named, Summary, Totals, Waited, reason_name};
 use crate::plan::Reason;
+use crate::strategy::Followed;
 use presagio_core::{Action, Nanos};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ impl Summary {
             programs: named(&json["programs"]),
             busiest: named(&json["busiest_files"]),
             judged: judged(prediction),
+            followed: followed(&prediction["recorded"]),
             models_begun: number(&prediction["models_begun"]),
             models_saved: number(&prediction["models_saved"]),
             advised: prefetch["advised"].as_bool().unwrap_or_default(),
@@ -68,6 +70,7 @@ impl Summary {
         self.programs = joined(std::mem::take(&mut self.programs), other.programs);
         self.busiest = joined(std::mem::take(&mut self.busiest), other.busiest);
         self.judged.add(&other.judged);
+        self.followed.add(other.followed);
         self.models_begun += other.models_begun;
         self.models_saved += other.models_saved;
         self.advised |= other.advised;
@@ -160,6 +163,14 @@ fn judged(json: &Value) -> Judged {
     }
 }
 
+fn followed(json: &Value) -> Followed {
+    Followed {
+        reads: number(&json["reads"]),
+        told: number(&json["told"]),
+        right: number(&json["right"]),
+    }
+}
+
 fn foretold(json: &Value) -> Foretold {
     Foretold {
         files: number(&json["files"]),
@@ -236,6 +247,11 @@ mod tests {
                 transfers: 2,
                 hit: 1.0,
                 ..Judged::default()
+            },
+            followed: Followed {
+                reads: 3,
+                told: 2,
+                right: 1,
             },
             advised: true,
             loads: vec![(

@@ -2,7 +2,7 @@
 
 use super::summary::Waited;
 use crate::plan::{Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, Opened, Strategy};
-use crate::strategy::Adaptive;
+use crate::strategy::{Adaptive, Followed};
 use presagio_core::Nanos;
 
 /// A strategy as the manager runs it.
@@ -15,6 +15,11 @@ pub trait Mind: Strategy {
     /// What reads waited with what was done and without it, where both were measured, in the same order.
     fn waits(&self) -> Vec<Waited> {
         Vec::new()
+    }
+
+    /// What recordings of earlier reads told of those that came.
+    fn followed(&self) -> Followed {
+        Followed::default()
     }
 
     /// What should be known in the next run of the same command.
@@ -61,6 +66,10 @@ impl Mind for Adaptive {
             without_reads: wait.without_reads,
         });
         waited.collect()
+    }
+
+    fn followed(&self) -> Followed {
+        Adaptive::followed(self)
     }
 
     fn remember(&mut self) -> Option<Vec<u8>> {

@@ -5,7 +5,7 @@
 
 use super::Judged;
 use crate::plan::Reason;
-use crate::strategy::TOO_FEW;
+use crate::strategy::{Followed, TOO_FEW};
 use presagio_core::{Action, Nanos};
 use presagio_page::readable;
 use serde_json::{Value, json};
@@ -164,6 +164,8 @@ pub struct Summary {
     pub busiest: Vec<Named>,
     /// How well it was foreseen.
     pub judged: Judged,
+    /// What recordings of earlier reads told of those that came.
+    pub followed: Followed,
     /// Processes that began with a model of an earlier run.
     pub models_begun: u64,
     /// Models that were written.
@@ -294,25 +296,34 @@ impl Summary {
 
     fn write_prediction(&self, out: &mut String) {
         let judged = &self.judged;
-        if judged.operations == 0 {
-            return;
-        }
         let percent = |part: u64, whole: u64| share(part as f64, whole);
-        let line = format!(
-            "{} of the operations, and {} of those came exactly so (offset {}, size {}, hit ratio {})",
-            percent(judged.confident, judged.operations),
-            percent(judged.confident_right, judged.confident),
-            percent(judged.offset_right, judged.transfers),
-            percent(judged.size_right, judged.transfers),
-            share(judged.hit, judged.transfers),
-        );
-        row(out, "predicted", &line);
+        let mut lines = Vec::new();
+        if self.followed.told > 0 {
+            let Followed { reads, told, right } = self.followed;
+            lines.push(format!(
+                "{} of the reads, after those of an earlier run or file, and {} of those came exactly so",
+                percent(told, reads),
+                percent(right, told),
+            ));
+        }
+        if judged.operations > 0 {
+            lines.push(format!(
+                "{} of the operations, by the model, and {} of those came exactly so (offset {}, size {}, hit ratio {})",
+                percent(judged.confident, judged.operations),
+                percent(judged.confident_right, judged.confident),
+                percent(judged.offset_right, judged.transfers),
+                percent(judged.size_right, judged.transfers),
+                share(judged.hit, judged.transfers),
+            ));
+        }
         if self.models_begun > 0 {
-            let line = format!(
+            lines.push(format!(
                 "{} began with what earlier runs taught",
                 counted_es(self.models_begun, "process")
-            );
-            row(out, "", &line);
+            ));
+        }
+        for (number, line) in lines.iter().enumerate() {
+            row(out, if number == 0 { "predicted" } else { "" }, line);
         }
     }
 
@@ -405,6 +416,11 @@ impl Summary {
                 "hit_ratio": ratio(judged.hit, judged.transfers),
                 "models_begun": self.models_begun,
                 "models_saved": self.models_saved,
+                "recorded": {
+                    "reads": self.followed.reads,
+                    "told": self.followed.told,
+                    "right": self.followed.right,
+                },
             },
             "prefetch": {
                 "advised": self.advised,
@@ -514,6 +530,11 @@ mod tests {
                 transfers: 10,
                 ..Judged::default()
             },
+            followed: Followed {
+                reads: 10,
+                told: 9,
+                right: 8,
+            },
             advised: true,
             useful: 1 << 20,
             wasted: 1 << 20,
@@ -528,7 +549,8 @@ mod tests {
         for part in [
             "1.5 s, 1 process, 10 operations on 2 files",
             "3.0 MiB in 10 operations, 5.0 ms",
-            "80.0 % of the operations, and 75.0 % of those",
+            "predicted   90.0 % of the reads, after those of an earlier run or file, and 88.9 % of those came exactly so",
+            "80.0 % of the operations, by the model, and 75.0 % of those",
             "2.0 MiB: 1.0 MiB (50.0 %) were then read, 1.0 MiB were not",
             "not seen    io_uring",
         ] {

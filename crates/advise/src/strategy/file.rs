@@ -3,6 +3,7 @@
 //! A read passes the reader's window and tape, the ledger and the governor; every few reads the governor decides
 //! with the estimates that are made here. `loads` then turns the method into loads.
 
+use super::Followed;
 use super::exact;
 use super::governor::{Costs, Governor, METHODS, Method};
 use super::ledger::Ledger;
@@ -95,15 +96,15 @@ impl File {
         u64::from(self.device.read_ahead_kb.unwrap_or(0)) << 10
     }
 
-    /// A process has read.
-    pub fn read(&mut self, access: &Access, speed: &mut Speed) {
+    /// A process has read. What its tape had told of that.
+    pub fn read(&mut self, access: &Access, speed: &mut Speed) -> Followed {
         let operation_max = self.operation_max();
         let stranger = || Reader::new(None, Cursor::stranger(), 0);
         let reader = self
             .readers
             .entry(access.by.process)
             .or_insert_with(stranger);
-        reader.read(access);
+        let followed = reader.read(access);
         let found = self.ledger.read(access.range);
         let wait_ns = wait_ns(access.range.len(), access.duration.0);
         let asked = 2 * found.bytes >= access.range.len();
@@ -122,6 +123,7 @@ impl File {
         if reader.reads.is_multiple_of(LOOK_EVERY) {
             self.decide(access, speed);
         }
+        followed
     }
 
     /// What the method that was chosen was measured to do.
@@ -279,10 +281,10 @@ impl File {
 
     /// The same if everything ahead is loaded.
     fn sieving_ns(&self, reader: &Reader, fit: Option<Fit>) -> Option<f64> {
-        let (shape, fit) = (reader.shape?, fit?);
-        if !fit.apart {
+        let shape = reader.shape?;
+        let Some(fit) = fit.filter(|fit| fit.apart) else {
             return Some(0.0); // a larger operation might take no longer: worth a try
-        }
+        };
         let span = shape.read_len / shape.density;
         let operations = span / self.block(Some(fit)).min(self.operation_max()) as f64;
         Some(overlapped(fit).time(operations, span))

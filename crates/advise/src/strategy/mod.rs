@@ -91,6 +91,26 @@ pub struct Account {
     pub unread: u64,
 }
 
+/// What the tapes told of reads before they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// All reads.
+    pub reads: u64,
+    /// Those of which a tape that was believed said where they would be.
+    pub told: u64,
+    /// Those that came exactly so.
+    pub right: u64,
+}
+
+impl Followed {
+    /// Adds what others read.
+    pub fn add(&mut self, other: Followed) {
+        self.reads += other.reads;
+        self.told += other.told;
+        self.right += other.right;
+    }
+}
+
 /// See the module's header.
 #[derive(Debug)]
 pub struct Adaptive {
@@ -114,6 +134,7 @@ pub struct Adaptive {
     written: Written,
     told: VecDeque<Told>,
     closed: Account,
+    followed: Followed,
 }
 
 /// What is told of a file that was closed.
@@ -153,6 +174,7 @@ impl Adaptive {
             written: Written::default(),
             told: VecDeque::new(),
             closed: Account::default(),
+            followed: Followed::default(),
         }
     }
 
@@ -163,7 +185,7 @@ impl Adaptive {
             if let Some(reader) = longest {
                 let tape = Arc::new(reader.recording.clone());
                 let costs = file.governor.costs();
-                let fit = self.speeds.get(&file.device.name).and_then(Speed::fit);
+                let fit = self.speeds.get(&file.device.name).and_then(Speed::known);
                 self.tapes.keep(&file.path, file.size, tape, costs, fit);
             }
         }
@@ -198,6 +220,11 @@ impl Adaptive {
             wasted: sum.wasted + file.ledger.wasted,
             unread: sum.unread + file.ledger.unread(),
         })
+    }
+
+    /// What the tapes told of the reads so far.
+    pub fn followed(&self) -> Followed {
+        self.followed
     }
 
     /// What a plan for a file is made with.
@@ -444,7 +471,7 @@ impl Strategy for Adaptive {
             last.governor = file.governor.clone();
             last.tape = Some(tape.clone());
         }
-        let fit = self.speeds.get(&file.device.name).and_then(Speed::fit);
+        let fit = self.speeds.get(&file.device.name).and_then(Speed::known);
         self.tapes.keep(&file.path, file.size, tape, costs, fit);
         if file.readers.is_empty() {
             self.forget(number);
@@ -463,7 +490,7 @@ impl Strategy for Adaptive {
         }
         self.written.read(access.file, access.range);
         let speed = self.speeds.entry(file.device.name.clone()).or_default();
-        file.read(access, speed);
+        self.followed.add(file.read(access, speed));
         self.active.insert((access.file, access.by.process));
     }
 

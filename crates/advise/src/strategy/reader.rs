@@ -1,5 +1,6 @@
 //! One process that reads a file: its last reads, its place on the tape, and what it was given so far.
 
+use super::Followed;
 use super::sieve::{Shape, Sieve, Window};
 use super::tape::{Cursor, Tape};
 use crate::config::Mode;
@@ -80,8 +81,9 @@ impl Reader {
         self.source.as_deref().unwrap_or(&self.recording)
     }
 
-    /// It has read.
-    pub fn read(&mut self, access: &Access) {
+    /// It has read. What its tape had told of that.
+    pub fn read(&mut self, access: &Access) -> Followed {
+        let told = self.cursor.told(self.tape());
         let think = self
             .last_end
             .map_or(Nanos::ZERO, |end| access.time.since(end));
@@ -94,6 +96,11 @@ impl Reader {
         self.reads += 1;
         if self.reads.is_multiple_of(LOOK_EVERY) {
             self.shape = self.window.shape();
+        }
+        Followed {
+            reads: 1,
+            told: u64::from(told.is_some()),
+            right: u64::from(told == Some(access.range)),
         }
     }
 

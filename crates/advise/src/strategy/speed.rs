@@ -141,6 +141,11 @@ impl Speed {
         self.fit
     }
 
+    /// What is worth being kept for another run: a guess is not.
+    pub fn known(&self) -> Option<Fit> {
+        self.fit.filter(|fit| fit.apart)
+    }
+
     fn sample(&mut self, sample: Sample) {
         self.samples.push_back(sample);
         if self.samples.len() > SAMPLES_MAX {

@@ -120,6 +120,11 @@ impl Cursor {
         self.confidence >= SURE
     }
 
+    /// Where the next read is, if that is to be believed.
+    pub fn told(&self, tape: &Tape) -> Option<Range> {
+        tape.get(self.next).filter(|_| self.is_sure())
+    }
+
     /// A read came.
     pub fn read(&mut self, tape: &Tape, range: Range) {
         let start = range.start();
