@@ -35,6 +35,8 @@ const EPOCH: u32 = 32;
 /// such stalls in it, or so many reads.
 const STALLS: f64 = 3.0;
 const EPOCH_MAX: u32 = 4 * EPOCH;
+/// More than this share of all waiting is a single stall.
+const SINGLE: f64 = 0.8;
 /// The first judgement is made earlier, since all reads before it wait.
 const EPOCH_FIRST: u32 = 16;
 /// And earlier still where an earlier run, or the file before, has told what to expect.
@@ -106,6 +108,13 @@ impl Tally {
     fn waits(&self, think_ns: f64) -> bool {
         let others = f64::from(self.reads.saturating_sub(1).max(1));
         is_worth(self.rest_ns() / others, think_ns)
+    }
+
+    /// What counts of it. An epoch that ends with a stall has half a stall too many; and a single one in a long epoch says
+    /// nothing: it may be the price of what was done before.
+    fn counted_ns(&self) -> f64 {
+        let is_single = self.reads >= EPOCH_MAX && self.longest_ns > SINGLE * self.wait_ns;
+        self.wait_ns - self.longest_ns * if is_single { 1.0 } else { 0.5 }
     }
 
     /// What all but the longest waited.
@@ -364,8 +373,7 @@ impl Governor {
             let weight = &mut self.weights[method as usize];
             let before = cost.map_or(0.0, |_| weight.min(MEMORY));
             let reads = f64::from(tally.reads);
-            // An epoch that ends with a stall has half a stall too many.
-            let waited = cost.unwrap_or(0.0) * before + tally.wait_ns - tally.longest_ns / 2.0;
+            let waited = cost.unwrap_or(0.0) * before + tally.counted_ns();
             *weight = before + reads;
             *cost = Some(waited / *weight);
         }
@@ -483,6 +491,19 @@ mod tests {
         governor.read(None, 1e9);
         let had = reads(&mut governor, 1_000, SIEVING, [1e6, 0.0, 0.0, 0.0]);
         assert!(had[3] > 900, "{had:?}");
+    }
+
+    #[test]
+    fn one_stall_in_a_long_epoch_is_no_reason_to_stop_either() {
+        let mut governor = Governor::default();
+        reads(&mut governor, EPOCH_FIRST, SIEVING, [60_000.0; 4]);
+        assert_eq!(governor.method(), Method::Sieving);
+        let had = reads(&mut governor, SETTLING + EPOCH, SIEVING, [0.0; 4]);
+        assert_eq!(had[3], SETTLING + EPOCH);
+        governor.read(None, 60e6);
+        let then = [60_000.0, 0.0, 0.0, 0.0];
+        let had = reads(&mut governor, 2 * EPOCH_MAX, SIEVING, then);
+        assert_eq!(had[3], 2 * EPOCH_MAX, "{had:?}");
     }
 
     #[test]

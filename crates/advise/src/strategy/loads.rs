@@ -17,7 +17,8 @@ const REACTION_NS: f64 = 1_100_000.0;
 const AHEAD_FACTOR: f64 = 8.0;
 /// And by at least so many blocks, so that a new one is loaded while others are read.
 const BLOCKS_AHEAD: u64 = 4;
-/// Fewer while it is only tried whether loading pays: if it does not, they are in the way.
+/// Less while it is only tried whether loading pays: if it does not, it is in the way.
+const AHEAD_FACTOR_TRIED: f64 = 2.0;
 const BLOCKS_AHEAD_TRIED: u64 = 2;
 /// A block takes so many times as long as an operation without bytes, so that an eighth of the time goes to those at most.
 const BLOCK_FACTOR: u64 = 8;
@@ -176,12 +177,12 @@ impl File {
         let read_ns = reader.window.think_ns() + hit_ns(reader.window.read_len() as u64) as f64;
         let device = fit.map_or(f64::MAX, |f| f.rate(self.operation_max()));
         let lead_ns = REACTION_NS + fit.map_or(0.0, |f| f.operation_ns);
-        let wanted = AHEAD_FACTOR * lead_ns * device.min(span / read_ns.max(1.0));
-        let most = AHEAD_MAX / (self.readers.len().max(1) as u64);
-        let blocks = match self.governor.is_tried() {
-            true => BLOCKS_AHEAD_TRIED,
-            false => BLOCKS_AHEAD,
+        let (factor, blocks) = match self.governor.is_tried() {
+            true => (AHEAD_FACTOR_TRIED, BLOCKS_AHEAD_TRIED),
+            false => (AHEAD_FACTOR, BLOCKS_AHEAD),
         };
+        let wanted = factor * lead_ns * device.min(span / read_ns.max(1.0));
+        let most = AHEAD_MAX / (self.readers.len().max(1) as u64);
         (wanted as u64).max(blocks * self.block(fit)).min(most)
     }
 }

@@ -4,7 +4,7 @@
 mod programs;
 mod room;
 
-use presagio_advise::strategy::{Account, Adaptive, Options, Tapes, Wait};
+use presagio_advise::strategy::{Account, Adaptive, Followed, Options, Tapes, Wait};
 use programs::{hostile, instances, root_like, sequential, time_steps, twice};
 use room::{Disk, Outcome, Program, run, run_hot};
 
@@ -20,6 +20,7 @@ const FAST: Disk = Disk {
     operation_max: 1280 * KIB,
     read_ahead: 8 * MIB,
     blocking: false,
+    in_slice: (0, 0),
 };
 const FUSE: Disk = Disk {
     name: "FUSE",
@@ -29,6 +30,7 @@ const FUSE: Disk = Disk {
     operation_max: 128 * KIB,
     read_ahead: 128 * KIB,
     blocking: true,
+    in_slice: (0, 0),
 };
 const LOOP: Disk = Disk {
     name: "loop",
@@ -47,7 +49,18 @@ const IOPS_800: Disk = Disk {
     byte_ns: 1e3 / 110.0,
     ..LOOP
 };
-const DISKS: [Disk; 5] = [FAST, FUSE, LOOP, IOPS_150, IOPS_800];
+/// The same limits as the kernel keeps them: what they let pass in 100 ms passes at once.
+const SLICES_150: Disk = Disk {
+    name: "150 IOPS in slices",
+    in_slice: (15, 0),
+    ..LOOP
+};
+const SLICES_800: Disk = Disk {
+    name: "800 IOPS, 110 MB/s in slices",
+    in_slice: (80, 11_000_000),
+    ..LOOP
+};
+const DISKS: [Disk; 7] = [FAST, FUSE, LOOP, IOPS_150, IOPS_800, SLICES_150, SLICES_800];
 
 /// A program run plainly, then guided, then guided with the tapes of the run before.
 struct Runs {
@@ -56,6 +69,7 @@ struct Runs {
     told: [String; 2],
     waits: [Option<Wait>; 2],
     accounts: [Account; 2],
+    followed: [Followed; 2],
 }
 
 impl Runs {
@@ -67,6 +81,7 @@ impl Runs {
             told: Default::default(),
             waits: [None; 2],
             accounts: [Account::default(); 2],
+            followed: [Followed::default(); 2],
         };
         for i in 0..2 {
             let mut strategy = Adaptive::new(Options::default(), tapes);
@@ -75,6 +90,7 @@ impl Runs {
             runs.told[i] = told.map(|(_, sentence)| sentence).unwrap_or_default();
             runs.waits[i] = strategy.waits().pop().map(|(_, wait)| wait);
             runs.accounts[i] = strategy.account();
+            runs.followed[i] = strategy.followed();
             tapes = Tapes::load(&strategy.save()).unwrap();
         }
         runs
@@ -121,6 +137,17 @@ fn second_runs_hold_the_bars_of_the_issue_and_first_runs_never_lose() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn a_limit_that_lets_bursts_pass_is_not_mistaken_for_a_fast_device() {
+    for (kib, bar) in [(64, 0.40), (16, 0.60)] {
+        let few = |seed| root_like(800 * kib * KIB, kib * KIB, 300, seed);
+        let ratios = worst(SLICES_150, few);
+        let told = format!("{kib} KiB: {ratios:?}");
+        assert!(ratios.iter().all(|r| *r <= bar), "{told}");
+        assert!(ratios[1] <= ratios[0] + 0.05, "{told}");
+    }
 }
 
 #[test]
@@ -247,7 +274,9 @@ fn prefetching_stops_within_64_mib_when_the_pattern_turns_hostile() {
                 "{}, run {i}: {after} after, {plain} plain, {read} read",
                 disk.name
             );
-            assert!(after < plain.max(read) + 64 * MIB, "{told}");
+            // Who knows what comes may read gaps on purpose, if that pays.
+            let pays = i == 1 && runs.ratios()[1] <= 0.6;
+            assert!(after < plain.max(read) + 64 * MIB || pays, "{told}");
         }
     }
 }
@@ -309,6 +338,16 @@ fn each_choice_is_explained() {
 }
 
 #[test]
+fn what_a_recording_told_is_counted() {
+    let program = root(64, 42);
+    let [first, second] = Runs::of(LOOP, &program).followed;
+    let reads = program.reads.len() as u64;
+    assert_eq!((first.reads, first.told), (reads, 0));
+    assert_eq!(second.told, second.right);
+    assert!(second.told >= reads - 1, "{second:?}");
+}
+
+#[test]
 fn what_a_choice_hides_is_told_in_figures() {
     let program = root(16, 42);
     let runs = Runs::of(IOPS_150, &program);
@@ -353,7 +392,9 @@ fn table() {
                 runs.guided[1].device_operations,
             );
             println!("    1 {}\n    2 {}", runs.told[0], runs.told[1]);
-            assert!(first <= 1.05 && second <= 1.05);
+            // What a limit makes wait at all waits for the next slice.
+            let slice_s = if disk.in_slice == (0, 0) { 0.0 } else { 0.1 };
+            assert!(first.max(second) <= 1.05 + slice_s / plain_s);
         }
     }
 }

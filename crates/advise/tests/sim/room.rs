@@ -44,7 +44,12 @@ pub struct Disk {
     pub read_ahead: u64,
     /// Whether a hint returns only when the bytes are there.
     pub blocking: bool,
+    /// Operations and bytes that a limit lets pass in each slice, as the kernel keeps such limits; 0 for any number.
+    pub in_slice: (u64, u64),
 }
+
+/// A slice of the kernel's limits: what is left of one is let pass at once, and what is too much waits for the next.
+const SLICE_NS: u64 = 100_000_000;
 
 /// What a program does.
 pub struct Program {
@@ -76,11 +81,43 @@ struct Queue {
     free_at: u64,
     bytes: u64,
     operations: u64,
+    slice: Slice,
+}
+
+/// What a limit has let pass.
+#[derive(Default)]
+struct Slice {
+    start: u64,
+    operations: u64,
+    bytes: u64,
+}
+
+impl Slice {
+    /// When the limit lets an operation pass that comes now.
+    fn pass(&mut self, now: u64, bytes: u64, (operations_max, bytes_max): (u64, u64)) -> u64 {
+        if now >= self.start + SLICE_NS {
+            *self = Slice {
+                start: now,
+                ..Slice::default()
+            };
+        }
+        self.operations += 1;
+        self.bytes += bytes;
+        while operations_max > 0 && self.operations > operations_max
+            || bytes_max > 0 && self.bytes > bytes_max
+        {
+            self.start += SLICE_NS;
+            self.operations = self.operations.saturating_sub(operations_max);
+            self.bytes = self.bytes.saturating_sub(bytes_max);
+        }
+        self.start.max(now)
+    }
 }
 
 impl Queue {
     /// When the operation will have been done.
     fn submit(&mut self, now: u64, bytes: u64) -> u64 {
+        let now = self.slice.pass(now, bytes, self.disk.in_slice);
         let service = ((bytes as f64 * self.disk.byte_ns) as u64).max(self.disk.interval_ns);
         self.free_at = self.free_at.max(now) + service;
         self.bytes += bytes;
@@ -271,6 +308,7 @@ impl<'a> Room<'a> {
                 free_at: 0,
                 bytes: 0,
                 operations: 0,
+                slice: Slice::default(),
             },
             cached: program.files.iter().map(|f| Cached::new(f.1)).collect(),
             numbers: numbers.map(|(i, f)| (f.0.clone(), i)).collect(),
