@@ -91,14 +91,14 @@ impl Core {
         if let Some(directory) = &mut self.directory {
             directory.arrived(&request, ticket);
         }
-        self.record(&request);
+        self.record(|recorder| recorder.arrival(&request));
         Ok(ticket)
     }
 
     /// The only foreign code that runs under the lock: what it does must not take the engine with it.
-    fn record(&mut self, request: &Request) {
+    fn record(&mut self, tell: impl FnOnce(&mut dyn Recorder)) {
         if let Some(recorder) = &mut self.recorder {
-            let recorded = catch_unwind(AssertUnwindSafe(|| recorder.arrival(request)));
+            let recorded = catch_unwind(AssertUnwindSafe(|| tell(&mut **recorder)));
             if recorded.is_err() {
                 self.recorder = None;
             }
@@ -136,6 +136,12 @@ impl Core {
         let next = self.scheduler.next(now);
         if let (Next::Dispatch(batch), Some(directory)) = (&next, &mut self.directory) {
             directory.dispatched(batch);
+        }
+        if let Next::Dispatch(batch) = &next {
+            self.record(|recorder| {
+                let requests = batch.parts().iter().map(|part| &part.request);
+                requests.for_each(|request| recorder.departure(request));
+            });
         }
         next
     }
@@ -177,6 +183,7 @@ impl Core {
         if let Some(directory) = &mut self.directory {
             directory.cancelled(&request, ticket);
         }
+        self.record(|recorder| recorder.departure(&request));
         Some(request)
     }
 
@@ -184,9 +191,10 @@ impl Core {
     pub(crate) fn cancel_key(&mut self, key: Key, now: Nanos) -> Option<Request> {
         let now = self.advance(now);
         let directory = self.directory.as_mut()?;
-        let request = directory.cancel(key, |ticket| self.scheduler.cancel(ticket, now));
+        let request = directory.cancel(key, |ticket| self.scheduler.cancel(ticket, now))?;
         self.left(now);
-        request
+        self.record(|recorder| recorder.departure(&request));
+        Some(request)
     }
 
     /// A request left: perhaps it was the last.

@@ -49,6 +49,9 @@ pub trait Recorder: Send {
     /// `request` was accepted, at `request.arrival`. Called in order of arrival, under the engine's lock:
     /// it should only buffer, and must not call the engine. One that panics is dropped, and the engine goes on.
     fn arrival(&mut self, request: &Request);
+
+    /// `request` waits no longer: it is dispatched, or was taken back. Under the same conditions.
+    fn departure(&mut self, _request: &Request) {}
 }
 
 /// A scheduler that any number of threads share. Handles are cheap to clone; the last one to go shuts the

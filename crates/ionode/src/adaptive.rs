@@ -2,12 +2,14 @@
 //!
 //! A period, from its beginning to the next:
 //!
-//! 1. The engine tells of each request under its lock ([`Watch`]), and counts bytes and busy time.
+//! 1. The engine tells under its lock of each request that comes and that waits no longer ([`Watch`]), and counts bytes and busy time.
 //! 2. When the period is over, what was seen and served is an [`Observation`]. It teaches the node's own tuner, and is
 //!    announced to the council if there is one.
 //! 3. The council's answer comes some milliseconds later and is carried out then. Without an answer for [`ALONE_AFTER`]
 //!    periods, or without a council, the node's own tuner decides.
-//! 4. After a switch the old policy runs dry. That time counts for neither: what is measured begins a while later.
+//! 4. After a switch the old policy runs dry. That time counts for neither: what is measured begins a while later. The first period
+//!    does not count either, unless it was a disaster: clients that wait for their answers come in step, or out of it, by what was in
+//!    force before, and an arm would be judged by what the last one left behind. A node that decides alone keeps the arm meanwhile.
 //! 5. Within a period the node glances at what arrives. When that is not what it was (another operation, other sizes), the
 //!    period would tell of two workloads: a short one begins at once, and its end is the decision.
 //!
@@ -51,6 +53,9 @@ const SETTLES: f64 = 0.1;
 
 /// The share of a period that has to be measured for it to count.
 const COUNTS: f64 = 0.5;
+
+/// The first period of an arm counts if it gave less than this share of what the period before gave: there is no need to see more.
+const DISASTER: f64 = 0.5;
 
 /// The share of a period after which what arrives is glanced at, and the length of one that begins because of that.
 const GLANCES: f64 = 0.125;
@@ -183,6 +188,10 @@ impl Recorder for Watcher {
         if let Some(patterns) = &mut eyes.patterns {
             patterns.observe(request.file, request.op, request.range);
         }
+    }
+
+    fn departure(&mut self, request: &Request) {
+        lock(&self.0).watch.departed(request);
     }
 }
 
@@ -368,6 +377,11 @@ struct Pulse<'a> {
     before: Done,
     /// How often the settings had changed then.
     settings: u64,
+    /// Whether nothing came between the last two glances.
+    is_still: bool,
+    /// Whether what is in force was not in force in the period before, and what that gave by busy second.
+    is_first: bool,
+    reward: Option<f64>,
     /// When to glance next, and what was seen when the workload was last known.
     glances: Instant,
     known: Option<Look>,
@@ -396,6 +410,9 @@ impl<'a> Pulse<'a> {
             begun: now,
             before: node.data.engine().done(),
             settings: node.settings_changed(),
+            is_still: true,
+            is_first: false,
+            reward: None,
             glances: now + adaptive.period.mul_f64(GLANCES),
             known: None,
             is_short: false,
@@ -429,12 +446,15 @@ impl<'a> Pulse<'a> {
     fn glance(&mut self, now: Instant) {
         self.glances = now + self.adaptive.period.mul_f64(GLANCES);
         let glance = std::mem::take(&mut lock(&self.adaptive.watch).glance);
+        self.is_still = glance.requests == [0; 2];
         let Some(look) = glance.look() else { return };
         let before = self.known.replace(look);
         if before.is_none_or(|before| before == look) || !self.may_cut {
             return;
         }
         self.begin(now);
+        // What came of another workload says nothing about this one.
+        (self.is_first, self.reward) = (false, None);
         self.until = now + self.adaptive.period.mul_f64(SHORT);
         (self.is_short, self.may_cut) = (true, false);
     }
@@ -485,7 +505,10 @@ impl<'a> Pulse<'a> {
 
     /// A period is over.
     fn end(&mut self, now: Instant) {
-        let (seen, realised) = self.observe(now);
+        let (seen, whole) = self.observe(now);
+        let is_telling = self.is_telling(&seen);
+        let realised = whole.filter(|_| is_telling);
+        let may_decide = is_telling && !self.is_quiet();
         let in_force = self.node.arm();
         self.until += self.adaptive.period;
         self.may_cut |= !std::mem::take(&mut self.is_short);
@@ -510,7 +533,9 @@ impl<'a> Pulse<'a> {
         }
         let is_alone =
             self.adaptive.client.is_none() || self.answered + ALONE_AFTER < self.sequence;
-        let (context, choice) = self.learn((&seen, pattern), realised, in_force, is_alone);
+        let choosing = is_alone.then_some(may_decide);
+        let arms = (whole, realised, in_force);
+        let (context, choice) = self.learn((&seen, pattern), arms, choosing);
         if let Some(context) = context {
             let view = &self.node.view;
             view.entered(self.node, context, choice.arm, &choice.why);
@@ -552,26 +577,44 @@ impl<'a> Pulse<'a> {
         (seen, is_settled.then(|| node.arm()))
     }
 
-    /// Teaches the node's own tuner, whoever decides.
+    /// Whether whoever asked has stopped: to try something would leave it in force for what comes after the pause.
+    fn is_quiet(&self) -> bool {
+        let engine = self.node.data.engine();
+        let came = lock(&self.adaptive.watch).glance.requests;
+        self.is_still && came == [0; 2] && engine.queued() + engine.in_flight() == 0
+    }
+
+    /// Whether a period says what its arm is worth, and not what was in force before.
+    fn is_telling(&mut self, seen: &Observation) -> bool {
+        let is_first = std::mem::take(&mut self.is_first);
+        let before = std::mem::replace(&mut self.reward, seen.reward());
+        let both = before.zip(self.reward);
+        !is_first || both.is_some_and(|(before, now)| now < DISASTER * before)
+    }
+
+    /// Teaches the node's own tuner, whoever decides: the node, if it is `choosing`, and then it may be that nothing is to be
+    /// decided. The arms are what was in force in the whole period, the same if that is to be learned from, and what is now.
     fn learn(
         &self,
         (seen, pattern): (&Observation, Option<Pattern>),
-        realised: Option<Arm>,
-        in_force: Arm,
-        is_alone: bool,
+        (whole, realised, in_force): (Option<Arm>, Option<Arm>, Arm),
+        choosing: Option<bool>,
     ) -> (Option<Context>, Choice) {
         let mut books = lock(&self.adaptive.books);
         let books = &mut *books;
         let alone = &mut books.alone;
-        let (context, choice) = alone.decide_with(seen, pattern, realised, in_force);
+        let (context, choice) = match choosing {
+            Some(false) => alone.wait_with(seen, pattern, in_force),
+            _ => alone.decide_with(seen, pattern, realised, in_force),
+        };
         if let Some(keeper) = &books.keeper {
             keeper.keep_learned(alone.learned_mut(), BTreeMap::new());
         }
-        if let Some(log) = books.log.as_mut().filter(|_| is_alone) {
+        if let Some(log) = books.log.as_mut().filter(|_| choosing.is_some()) {
             log.add(&explanation(
                 &self.node.config.name,
                 seen,
-                realised,
+                whole,
                 context,
                 &choice,
             ));
@@ -595,6 +638,7 @@ impl<'a> Pulse<'a> {
             Ok(()) => {
                 adaptive.changes.fetch_add(1, Relaxed);
                 self.settles = Some(Instant::now() + adaptive.period.mul_f64(SETTLES));
+                self.is_first = true;
                 let Said {
                     arm,
                     by,
@@ -626,12 +670,12 @@ fn explores(why: Why) -> bool {
 fn explanation(
     name: &str,
     seen: &Observation,
-    realised: Option<Arm>,
+    whole: Option<Arm>,
     context: Option<Context>,
     choice: &Choice,
 ) -> Value {
     let mut evidence = observed(seen);
-    evidence["in_force"] = realised.map(|arm| arm.to_string()).into();
+    evidence["in_force"] = whole.map(|arm| arm.to_string()).into();
     evidence["bytes_per_busy_s"] = seen.reward().into();
     json!({
         "at": unix_ms(),

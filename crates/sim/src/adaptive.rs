@@ -301,6 +301,15 @@ impl Steering for Adaptive<'_, '_> {
         }
     }
 
+    fn departed(&mut self, place: Place, request: &Request) {
+        if let Some(desk) = self.desks.get_mut(&place) {
+            desk.watch.departed(request);
+        }
+        if let Some(watching) = &mut self.watching {
+            watching.departed(place, request);
+        }
+    }
+
     fn decide(&mut self, now: Nanos, seen: &[Seen], changes: &mut Vec<Change>) {
         for seen in seen {
             let Some(observation) = self.observe(seen) else {

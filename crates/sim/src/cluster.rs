@@ -617,17 +617,28 @@ impl<'a> Cluster<'a> {
     // ── I/O nodes ────────────────────────────────────────────────────────────────────────────────────────────────
 
     fn at_node(&mut self, number: u32) {
+        let asked = self.pieces[number].asked;
+        let node = self.clients[self.asked[asked].client as usize].node;
+        let request = self.request_at_node(node, number);
+        if let Some(steering) = self.steering.as_deref_mut() {
+            steering.arrived(Place::IoNode(node), &request, Nanos(self.now));
+        }
+        let desk = &mut self.nodes[node as usize].desk;
+        desk.arrive(&request, self.now);
+        self.pump_node(node);
+    }
+
+    /// What a piece is to the scheduler of an I/O node.
+    fn request_at_node(&self, node: u32, number: u32) -> Request {
         let piece = &self.pieces[number];
         let process = self.asked[piece.asked].client;
-        let client = &self.clients[process as usize];
-        let (node, app) = (client.node, client.app);
-        let desk = &mut self.nodes[node as usize].desk;
-        let queue = match desk.policy() {
+        let app = self.clients[process as usize].app;
+        let queue = match self.nodes[node as usize].desk.policy() {
             Some(PolicyKind::Twins) => self.layout.place(piece.file, piece.offset).0,
             Some(PolicyKind::Wfq) => app,
             _ => 0,
         };
-        let request = Request {
+        Request {
             queue: QueueId(queue),
             app: AppId(app),
             handle: opened(process, piece.file),
@@ -638,12 +649,15 @@ impl<'a> Cluster<'a> {
                 piece.op,
                 Range::at(piece.offset, u64::from(piece.len)),
             )
-        };
-        if let Some(steering) = self.steering.as_deref_mut() {
-            steering.arrived(Place::IoNode(node), &request, Nanos(self.now));
         }
-        desk.arrive(&request, self.now);
-        self.pump_node(node);
+    }
+
+    /// Requests that wait no longer.
+    fn departed<'r>(&mut self, place: Place, requests: impl IntoIterator<Item = &'r Request>) {
+        if let Some(steering) = self.steering.as_deref_mut() {
+            let requests = requests.into_iter();
+            requests.for_each(|request| steering.departed(place, request));
+        }
     }
 
     /// Gives the idle dispatchers of an I/O node something to do.
@@ -651,8 +665,16 @@ impl<'a> Cluster<'a> {
         while self.nodes[number as usize].idle > 0 {
             let desk = &mut self.nodes[number as usize].desk;
             match desk.take(self.now) {
-                Taken::Batch(batch, start) => self.forward_batch(number, &batch, start),
+                Taken::Batch(batch, start) => {
+                    let requests = batch.parts().iter().map(|part| &part.request);
+                    self.departed(Place::IoNode(number), requests);
+                    self.forward_batch(number, &batch, start);
+                }
                 Taken::Bare(piece) => {
+                    if self.steering.is_some() {
+                        let request = self.request_at_node(number, piece);
+                        self.departed(Place::IoNode(number), [&request]);
+                    }
                     let range = Range::at(self.pieces[piece].offset, self.pieces[piece].len.into());
                     self.forward(number, piece, range, self.now);
                 }
@@ -797,6 +819,18 @@ impl<'a> Cluster<'a> {
     fn take_in(&mut self, number: u32) {
         let message = &self.messages[number];
         let server = message.server;
+        let request = self.request_at_server(server, number);
+        let desk = &mut self.servers[server as usize].desk;
+        if let Some(steering) = self.steering.as_deref_mut() {
+            steering.arrived(Place::Server(server), &request, Nanos(self.now));
+        }
+        desk.arrive(&request, self.now);
+        self.pump_server(server);
+    }
+
+    /// What a message is to the scheduler of a server.
+    fn request_at_server(&self, server: u32, number: u32) -> Request {
+        let message = &self.messages[number];
         // Behind I/O nodes a server does not know who asks.
         let handle = match self.nodes.is_empty() {
             true => {
@@ -805,12 +839,11 @@ impl<'a> Cluster<'a> {
             }
             false => HandleId(0),
         };
-        let desk = &mut self.servers[server as usize].desk;
-        let queue = match desk.policy() {
+        let queue = match self.servers[server as usize].desk.policy() {
             Some(PolicyKind::Wfq) => message.app,
             _ => 0,
         };
-        let request = Request {
+        Request {
             queue: QueueId(queue),
             app: AppId(message.app),
             handle,
@@ -821,12 +854,7 @@ impl<'a> Cluster<'a> {
                 message.op,
                 Range::at(message.start, u64::from(message.len)),
             )
-        };
-        if let Some(steering) = self.steering.as_deref_mut() {
-            steering.arrived(Place::Server(server), &request, Nanos(self.now));
         }
-        desk.arrive(&request, self.now);
-        self.pump_server(server);
     }
 
     /// Gives the idle workers of a server something to do.
@@ -834,8 +862,16 @@ impl<'a> Cluster<'a> {
         while self.servers[number as usize].idle > 0 {
             let desk = &mut self.servers[number as usize].desk;
             match desk.take(self.now) {
-                Taken::Batch(batch, start) => self.serve_batch(number, &batch, start),
+                Taken::Batch(batch, start) => {
+                    let requests = batch.parts().iter().map(|part| &part.request);
+                    self.departed(Place::Server(number), requests);
+                    self.serve_batch(number, &batch, start);
+                }
                 Taken::Bare(message) => {
+                    if self.steering.is_some() {
+                        let request = self.request_at_server(number, message);
+                        self.departed(Place::Server(number), [&request]);
+                    }
                     let asked = &self.messages[message];
                     let range = Range::at(asked.start, asked.len.into());
                     self.serve(number, message, 1, range, self.now);

@@ -62,6 +62,9 @@ pub trait Steering {
     /// A request arrived at a scheduler.
     fn arrived(&mut self, _place: Place, _request: &Request, _now: Nanos) {}
 
+    /// A request waits no longer at a scheduler: it is being served.
+    fn departed(&mut self, _place: Place, _request: &Request) {}
+
     /// A period is over: what to change.
     fn decide(&mut self, now: Nanos, seen: &[Seen], changes: &mut Vec<Change>);
 }

@@ -143,6 +143,9 @@ const BEST_GROWTH_MAX: f64 = 4.0;
 const PROBE: u32 = 16;
 pub const PROBE_COST: f64 = 0.01;
 
+/// Steps for which an arm that could not be judged is left alone.
+const GIVEN_UP: u32 = 256;
+
 /// Bytes per busy second between which a reward is believed.
 const REWARDS: (f64, f64) = (1.0, 1e15);
 
@@ -157,7 +160,7 @@ pub struct ArmState {
     pub(crate) mean: f64,
     /// Squared deviations from it.
     pub(crate) squares: f64,
-    /// The step of the last try.
+    /// The step of the last try, or of one that was never tried, when it was given up; 0 before.
     pub(crate) last: u32,
     /// What share of the best is expected of it before it is tried; 0 is nothing.
     pub(crate) expected: f64,
@@ -356,7 +359,21 @@ impl Bandit {
 
     fn untried(&self, order: &[usize]) -> Option<usize> {
         let mut all = order.iter().copied().chain(0..self.arms.len());
-        all.find(|at| self.arms.get(*at).is_some_and(|state| state.tries == 0))
+        all.find(|at| self.arms.get(*at).is_some_and(|it| self.is_open(it)))
+    }
+
+    /// Whether it was never tried, and not given up lately.
+    fn is_open(&self, arm: &ArmState) -> bool {
+        let given_up = arm.last > 0 && self.steps - arm.last.min(self.steps) < GIVEN_UP;
+        arm.tries == 0 && !given_up
+    }
+
+    /// An arm cannot be judged here: it is no longer tried for being untried.
+    pub(crate) fn give_up(&mut self, arm: usize) {
+        let now = self.steps.max(1);
+        if let Some(state) = self.arms.get_mut(arm).filter(|it| it.tries == 0) {
+            state.last = now;
+        }
     }
 
     /// An arm that was never tried and that nothing is expected of either; the very first in any case.
@@ -364,7 +381,7 @@ impl Bandit {
         let mut all = order.iter().copied().chain(0..self.arms.len());
         let is_one = |at: &usize| {
             let state = self.arms.get(*at);
-            state.is_some_and(|it| it.tries == 0 && (self.steps == 0 || it.expected == 0.0))
+            state.is_some_and(|it| self.is_open(it) && (self.steps == 0 || it.expected == 0.0))
         };
         all.find(is_one).map(|at| (at, Reason::Untried))
     }
@@ -372,7 +389,7 @@ impl Bandit {
     /// An arm that so little is expected of that it may never be drawn, once there were steps enough to afford a look at it: the
     /// most promising one first.
     fn overlooked(&self) -> Option<(usize, Reason)> {
-        let untried = (0..self.arms.len()).filter(|at| self.arms[*at].tries == 0);
+        let untried = (0..self.arms.len()).filter(|at| self.is_open(&self.arms[*at]));
         let better =
             |best: usize, at: usize| match self.arms[at].expected > self.arms[best].expected {
                 true => at,
@@ -416,6 +433,19 @@ impl Bandit {
         match expected > 0.0 {
             true => means / expected,
             false => self.best(),
+        }
+    }
+
+    /// The average of each arm as a share of the best; 0 of those that were never tried.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = f64> + '_ {
+        (0..self.arms.len()).map(|at| self.value(at).unwrap_or(0.0))
+    }
+
+    /// The same as [`Bandit::expect`], of arms that were not tried and that nothing was said of before.
+    pub(crate) fn expect_of_untried(&mut self, shares: impl IntoIterator<Item = f64>) {
+        let arms = self.arms.iter_mut().zip(shares);
+        for (arm, share) in arms.filter(|(arm, _)| arm.tries == 0 && arm.expected == 0.0) {
+            arm.expected = share.clamp(0.0, 1.0);
         }
     }
 

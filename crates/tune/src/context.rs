@@ -157,6 +157,11 @@ impl Context {
         }
     }
 
+    /// Whether it is what can be counted.
+    pub fn is_situation(&self) -> bool {
+        matches!(self, Context::Situation(_))
+    }
+
     /// Its key in a store.
     pub fn encode(&self) -> Vec<u8> {
         match self {

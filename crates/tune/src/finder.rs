@@ -3,8 +3,11 @@
 //! *Workloads.* What is in force changes what a period touches: an arm that serves ten times as much leaves longer runs, and
 //! that is another pattern. By itself it would be a situation in which no other arm was ever tried. So patterns belong to
 //! workloads, and a context is a workload. Two patterns are of one if a node went from the one to the other when its arm
-//! changed, and back when the arm was what it had been before. A workload that changes by itself does not come back with the
-//! arm.
+//! changed, and back when the arm was what it had been before, a few periods later at most. A workload that changes by itself does
+//! not come back with the arm.
+//!
+//! A pattern that was never seen says nothing about arms. What can be counted of the same period does: so that is learned about too
+//! ([`Found::like`]), and a new pattern begins with it.
 
 use crate::arm::Arm;
 use crate::context::{Context, Magnitude};
@@ -37,6 +40,8 @@ pub(crate) struct Feed<'a> {
 #[derive(Default)]
 pub(crate) struct Found {
     pub context: Option<Context>,
+    /// What can be counted of the period, where that is not the context itself.
+    pub like: Option<Context>,
     /// The greatest distance to known patterns of this operation, if that is more than was known.
     pub distance: Option<(Op, u64)>,
     /// A context that will not come again.
@@ -52,11 +57,18 @@ pub(crate) struct Joined {
     pub into: Context,
 }
 
-/// The last two periods of a node, the newer one first.
+/// Periods with one arm in force after which nothing is said any more about what was before it; and those that may lie
+/// between in which arms changed.
+const RUN_MAX: u32 = 3;
+
+/// What a node did last: the last periods of its last two arms, the newer one first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     pub pattern: Option<PatternId>,
     periods: [Option<Period>; 2],
+    /// For how many periods the newer arm was in force, and how many came after it that were no arm's.
+    run: u32,
+    between: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,7 +82,23 @@ struct Period {
 impl Past {
     fn add(&mut self, pattern: PatternId, period: Option<Period>) {
         self.pattern = Some(pattern);
-        self.periods = [period, self.periods[0]];
+        let Some(period) = period else {
+            self.between = self.between.saturating_add(1);
+            return;
+        };
+        let [newer, older] = self.periods;
+        let is_same = newer.is_some_and(|newer| newer.arm == period.arm);
+        let is_long = self.run >= RUN_MAX || self.between >= RUN_MAX;
+        self.periods = match is_same {
+            true => [Some(period), older.filter(|_| !is_long)],
+            false => [Some(period), newer.filter(|_| self.between < RUN_MAX)],
+        };
+        self.run = if is_same {
+            self.run.saturating_add(1)
+        } else {
+            1
+        };
+        self.between = 0;
     }
 
     /// A pattern turned out to be another one.
@@ -87,6 +115,9 @@ impl Past {
     /// The pattern that this one is another face of: the arm is what it was before the last, and so is the pattern.
     fn there_and_back(&self, now: Period) -> Option<PatternId> {
         let [there, before] = [self.periods[0]?, self.periods[1]?];
+        if self.between >= RUN_MAX {
+            return None;
+        }
         let is_alike = |it: Period| (it.op, it.size) == (now.op, now.size);
         let is_back = (before.pattern, before.arm) == (now.pattern, now.arm);
         let was_away = there.pattern != now.pattern && there.arm != now.arm;
@@ -128,12 +159,13 @@ impl Finder {
             };
         }
         // What tells nothing about who asks is no pattern either.
-        match pattern.zip(seen.arrived) {
-            Some((pattern, arrived)) => {
-                let size = Magnitude::of(arrived.features.size_mean as u64);
-                self.recognise(pattern, (arrived.op, size), feed, tuner)
-            }
-            None => Found::default(),
+        let Some((pattern, arrived)) = pattern.zip(seen.arrived) else {
+            return Found::default();
+        };
+        let size = Magnitude::of(arrived.features.size_mean as u64);
+        Found {
+            like: seen.context(&self.detector, ionodes),
+            ..self.recognise(pattern, (arrived.op, size), feed, tuner)
         }
     }
 

@@ -5,6 +5,10 @@
 //! selection tree's, for the device's profile), else what is best in the most similar context that is well known, else the safe
 //! arm. What is known of a similar context is also what is expected of the other arms: hopeless ones are tried late, and once.
 //!
+//! What was chosen in a context stays until something was learned there, for [`ASKED_MAX`] times: what an arm is worth may be known a
+//! period later only. An arm that is chosen so often and never judged, because it is another context whenever it is in force, is left
+//! alone for a while.
+//!
 //! Everything learned can be kept: [`Tuner::changed`] gives keys and values of what changed since it was last asked, and
 //! [`Tuner::restore`] takes one back. Values are bytes:
 //!
@@ -58,6 +62,8 @@ impl Default for TunerSettings {
 pub enum Why {
     /// Too little is known about the period: the arm in force stays.
     NoInformation,
+    /// The arm in force has not been so for long enough to be judged, or nothing is to be done for now: it stays.
+    Stays,
     /// The context is new: the safe arm.
     Safe,
     /// The context is new: what the selection tree says.
@@ -76,6 +82,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::NoInformation => f.write_str("too little is known: what is in force stays"),
+            Why::Stays => f.write_str("it stays until it can be judged"),
             Why::Safe => f.write_str("never seen before: the safe arm"),
             Why::WarmStart => f.write_str("never seen before: as the selection tree says"),
             Why::Similar(context) => write!(f, "never seen before: as in {context}"),
@@ -184,7 +191,22 @@ struct Known {
     /// In which order arms are tried at first.
     order: Vec<u8>,
     first: Why,
+    asked: Option<Asked>,
 }
+
+/// What was chosen last in a context.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    place: usize,
+    reason: Reason,
+    /// What had been learned by then.
+    steps: u32,
+    /// How often it was chosen without having been judged in between.
+    times: u8,
+}
+
+/// So often an arm is chosen again that was not judged.
+const ASKED_MAX: u8 = 3;
 
 impl Known {
     /// Whether it is known what comes first. One that was kept with none of the arms that are offered now is as one never seen.
@@ -278,11 +300,9 @@ impl Tuner {
                 candidates: Vec::new(),
             };
         };
-        self.know(context);
+        self.know(context, None);
+        let (place, reason) = self.pick(context);
         let known = &self.contexts[context];
-        let order: Vec<usize> = known.order.iter().map(|at| usize::from(*at)).collect();
-        let strategy = &self.settings.strategy;
-        let (place, reason) = known.bandit.pick(strategy, &order, &mut self.random);
         let why = match reason {
             Reason::Untried if known.bandit.steps() == 0 => known.first,
             Reason::Untried => Why::Untried,
@@ -296,6 +316,48 @@ impl Tuner {
         }
     }
 
+    /// The same again as long as nothing was learned of it, within bounds; else what the bandit picks.
+    fn pick(&mut self, context: &Context) -> (usize, Reason) {
+        let Some(known) = self.contexts.get_mut(context) else {
+            return (0, Reason::Untried);
+        };
+        let steps = known.bandit.steps();
+        let asked = known.asked.filter(|it| it.times < ASKED_MAX);
+        if let Some(asked) = asked.filter(|it| it.steps == steps) {
+            known.asked = Some(Asked {
+                times: asked.times + 1,
+                ..asked
+            });
+            return (asked.place, asked.reason);
+        }
+        let is_unjudged = |place: usize| known.bandit.arms()[place].tries == 0;
+        let unjudged = known.asked.filter(|it| is_unjudged(it.place));
+        if let Some(asked) = unjudged.filter(|it| it.times >= ASKED_MAX) {
+            known.bandit.give_up(asked.place);
+        }
+        let order: Vec<usize> = known.order.iter().map(|at| usize::from(*at)).collect();
+        let strategy = &self.settings.strategy;
+        let (place, reason) = known.bandit.pick(strategy, &order, &mut self.random);
+        let again = unjudged.filter(|it| it.place == place);
+        known.asked = Some(Asked {
+            place,
+            reason,
+            steps,
+            times: again.map_or(1, |it| it.times.saturating_add(1)),
+        });
+        (place, reason)
+    }
+
+    /// A context has come, of which another one says less: what that knows of arms that were not tried here is expected of them.
+    pub fn meet(&mut self, context: &Context, like: Option<&Context>) {
+        self.know(context, like);
+        let like = like.and_then(|like| self.bandit(like));
+        let expected = like.map(|like| like.shares().collect::<Vec<f64>>());
+        if let (Some(known), Some(expected)) = (self.contexts.get_mut(context), expected) {
+            known.bandit.expect_of_untried(expected);
+        }
+    }
+
     /// An arm was in force for a whole period in this context and served so many bytes per busy second. Says whether something
     /// was learned: not from an arm that is not in the list, nor from what is no reward.
     pub fn learn(&mut self, context: &Context, arm: Arm, bytes_per_busy_s: f64) -> bool {
@@ -305,7 +367,7 @@ impl Tuner {
         if !(bytes_per_busy_s.is_finite() && bytes_per_busy_s > 0.0) {
             return false;
         }
-        self.know(context);
+        self.know(context, None);
         let Some(known) = self.contexts.get_mut(context) else {
             return false;
         };
@@ -389,6 +451,7 @@ impl Tuner {
             last_used: self.calls,
             order: Vec::new(),
             first: Why::Safe,
+            asked: None,
         };
         self.contexts.insert(context, known);
         Ok(())
@@ -407,7 +470,7 @@ impl Tuner {
     }
 
     /// Makes sure that there is a bandit for a context, and that it was used now.
-    fn know(&mut self, context: &Context) {
+    fn know(&mut self, context: &Context, like: Option<&Context>) {
         self.calls += 1;
         if let Some(known) = self.contexts.get_mut(context) {
             known.last_used = self.calls;
@@ -416,7 +479,7 @@ impl Tuner {
             }
             self.contexts.remove(context);
         }
-        let (order, first, expected) = self.beginning(context);
+        let (order, first, expected) = self.beginning(context, like);
         self.make_room();
         let mut bandit = Bandit::new(self.settings.arms.len());
         bandit.expect(expected);
@@ -425,17 +488,21 @@ impl Tuner {
             last_used: self.calls,
             order,
             first,
+            asked: None,
         };
         self.contexts.insert(*context, known);
     }
 
     /// In which order to try arms in a context that was never seen, why the first comes first, and what is expected of all.
-    fn beginning(&mut self, context: &Context) -> (Vec<u8>, Why, Vec<f64>) {
+    fn beginning(&mut self, context: &Context, like: Option<&Context>) -> (Vec<u8>, Why, Vec<f64>) {
         let arms = &self.settings.arms;
         let place = |arm: Arm| arms.place(arm).map(|at| at as u8); // At most Arms::MAX.
         let warm = self.warm.as_mut().and_then(|warm| warm.policy(context));
         let warm = warm.and_then(|(arm, _)| place(arm));
-        let similar = self.similar(context);
+        let like = like.and_then(|like| self.contexts.get_key_value(like));
+        let like = like.map(|(like, known)| (like, &known.bandit));
+        let like = like.filter(|(_, bandit)| bandit.steps() > 0);
+        let similar = like.or_else(|| self.similar(context));
         let mut order: Vec<u8> = Vec::with_capacity(arms.len());
         order.extend(warm);
         if let Some((_, bandit)) = similar {
@@ -450,10 +517,7 @@ impl Tuner {
             (None, Some((context, _))) => Why::Similar(*context),
             (None, None) => Why::Safe,
         };
-        let expected = similar.map(|(_, bandit)| {
-            let places = 0..bandit.arms().len();
-            places.map(|at| bandit.value(at).unwrap_or(0.0)).collect()
-        });
+        let expected = similar.map(|(_, bandit)| bandit.shares().collect());
         (order, first, expected.unwrap_or_default())
     }
 
@@ -712,6 +776,92 @@ mod tests {
         let bandit = tuner.bandit(&neighbour).expect("known");
         assert_eq!(bandit.value(6), Some(1.0));
         assert!(bandit.arms()[6].tries > 50, "{}", bandit.arms()[6].tries);
+    }
+
+    #[test]
+    fn a_pattern_never_seen_begins_as_what_can_be_counted_says() {
+        let mut tuner = tuner();
+        let (counted, pattern) = (situation(128, 32 << 10), Context::Pattern(1));
+        // Known a little: two arms are not.
+        for (place, arm) in Arms::windows().list().iter().enumerate().take(5) {
+            tuner.learn(&counted, *arm, reward(Arms::windows().list()[place], 3));
+        }
+        tuner.meet(&pattern, Some(&counted));
+        let choice = tuner.choose(Some(&pattern), Arms::windows().safe());
+        assert_eq!(choice.arm, Arms::windows().list()[3]);
+        assert_eq!(choice.why, Why::Similar(counted));
+        tuner.learn(&pattern, choice.arm, 1e8);
+        // What nothing is known of is still looked at.
+        let next = tuner.choose(Some(&pattern), choice.arm);
+        assert_eq!(
+            (next.arm, next.why),
+            (Arms::windows().list()[5], Why::Untried)
+        );
+        let safe = Arms::windows().safe();
+        tuner.meet(&Context::Pattern(2), Some(&situation(1, 1)));
+        let choice = tuner.choose(Some(&Context::Pattern(2)), safe);
+        assert_eq!((choice.arm, choice.why), (safe, Why::Safe));
+    }
+
+    #[test]
+    fn what_a_pattern_expects_grows_with_what_can_be_counted() {
+        let mut tuner = tuner();
+        let (counted, pattern) = (situation(128, 32 << 10), Context::Pattern(1));
+        tuner.meet(&pattern, Some(&counted));
+        tuner.learn(&pattern, Arms::windows().safe(), 1e8);
+        play(&mut tuner, &counted, 4, 60);
+        tuner.meet(&pattern, Some(&counted));
+        let bandit = tuner.bandit(&pattern).expect("known");
+        let expected: Vec<f64> = bandit.arms().iter().map(|arm| arm.expected).collect();
+        assert_eq!((expected[4], bandit.steps()), (1.0, 1));
+        let safe = Arms::windows()
+            .place(Arms::windows().safe())
+            .expect("a window");
+        assert_eq!(expected[safe], 0.0, "it was tried");
+        assert!(
+            expected
+                .iter()
+                .enumerate()
+                .all(|(at, it)| at == safe || *it > 0.0)
+        );
+    }
+
+    #[test]
+    fn what_was_chosen_stays_until_something_was_learned_of_it() {
+        let mut tuner = tuner();
+        let context = situation(128, 32 << 10);
+        play(&mut tuner, &context, 2, 100);
+        for step in 0..200 {
+            let first = tuner.choose(Some(&context), Arms::windows().safe());
+            for _ in 1..=step % 3 {
+                let again = tuner.choose(Some(&context), Arms::windows().safe());
+                assert_eq!((again.arm, again.why), (first.arm, first.why), "{step}");
+            }
+            tuner.learn(&context, first.arm, reward(first.arm, 2));
+        }
+    }
+
+    /// With the best window in force, every third period looks like another context, and only with that one.
+    #[test]
+    fn an_arm_that_is_never_judged_where_it_is_chosen_is_left_alone() {
+        let mut tuner = tuner();
+        let (usual, rare) = (situation(128, 32 << 10), Context::Pattern(9));
+        let best = Arms::windows().list()[6];
+        let (mut in_force, mut in_a_row) = (best, 0);
+        let mut others = [0; 4];
+        for step in 0..400 {
+            in_a_row = if in_force == best { in_a_row + 1 } else { 0 };
+            let context = match in_a_row % 3 == 2 {
+                true => rare,
+                false => usual,
+            };
+            tuner.learn(&context, in_force, reward(in_force, 6));
+            in_force = tuner.choose(Some(&context), in_force).arm;
+            others[step / 100] += u32::from(in_force != best);
+        }
+        assert!(others[0] < 40, "{others:?}");
+        // What is left is the look at the second best now and then.
+        assert!(others[1..].iter().all(|it| *it <= 10), "{others:?}");
     }
 
     #[test]

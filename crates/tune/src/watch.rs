@@ -4,6 +4,9 @@
 //! handles, the least, greatest and average size of requests, and the average *handle distance*, how far in bytes a request
 //! begins from where the one before it in the same file ended. The order in which processes come to a node is chance, so that
 //! says little of a file that many of them share; the sixth, the *stride*, is the same within what one process has open.
+//!
+//! A file is counted that requests came for, and one whose requests wait: a policy that serves one file after the other makes
+//! all others silent, and what is in force must not make another situation of the same workload.
 
 use crate::context::{Context, Load, Magnitude, Situation};
 use crate::network::Detector;
@@ -20,6 +23,9 @@ const OPENED_MAX: usize = 16384;
 
 /// Periods for which that is, where there are many: a disk that seeks may have one request of a process in a second.
 const REMEMBERED: u32 = 16;
+
+/// The same where requests wait, some of them for seconds: longer than any does.
+const AWAITED: u32 = 4096;
 
 /// Requests in a period below which they tell nothing about who makes them.
 pub const REQUESTS_MIN: u64 = 16;
@@ -132,9 +138,32 @@ pub struct Arrived {
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     ops: [Sums; 2],
-    /// Where the last request through each handle ended, and in which period. It outlives periods.
-    opened: [IdHashMap<(FileId, HandleId), (u64, u32)>; 2],
+    /// What came through each handle. It outlives periods.
+    opened: [IdHashMap<(FileId, HandleId), Opened>; 2],
     period: u32,
+}
+
+/// What came through a handle.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    /// Where the last request ended, and in which period it came.
+    end: u64,
+    period: u32,
+    /// Requests that came and wait, and in which period the last one ceased to.
+    waiting: u32,
+    left: u32,
+}
+
+impl Opened {
+    /// Whether it still counts in a period.
+    fn is_remembered(&self, now: u32) -> bool {
+        let most = if self.waiting > 0 {
+            AWAITED
+        } else {
+            REMEMBERED
+        };
+        now.wrapping_sub(self.period) <= most
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -195,13 +224,20 @@ impl Watch {
         }
         let opened = &mut self.opened[request.op.index()];
         let key = (request.file, request.handle);
-        let is_first = if let Some((end, period)) = opened.get_mut(&key) {
-            sums.stride += request.range.start().abs_diff(*end) as f64;
+        let is_first = if let Some(known) = opened.get_mut(&key) {
+            sums.stride += request.range.start().abs_diff(known.end) as f64;
             sums.strides += 1;
-            *end = request.range.end();
-            std::mem::replace(period, self.period) != self.period
+            known.end = request.range.end();
+            known.waiting = known.waiting.saturating_add(1);
+            std::mem::replace(&mut known.period, self.period) != self.period
         } else if opened.len() < OPENED_MAX {
-            opened.insert(key, (request.range.end(), self.period));
+            let first = Opened {
+                end: request.range.end(),
+                period: self.period,
+                waiting: 1,
+                left: self.period,
+            };
+            opened.insert(key, first);
             true
         } else {
             false
@@ -211,10 +247,42 @@ impl Watch {
         }
     }
 
+    /// A request waits no longer: it is served now, or was taken back.
+    #[inline]
+    pub fn departed(&mut self, request: &Request) {
+        if request.handle == UNKNOWN || request.range.is_empty() {
+            return;
+        }
+        let key = (request.file, request.handle);
+        if let Some(known) = self.opened[request.op.index()].get_mut(&key) {
+            known.waiting = known.waiting.saturating_sub(1);
+            known.left = self.period;
+        }
+    }
+
+    /// Counts the files whose requests waited in the period, none of which came in it.
+    fn count_waiting(&mut self, op: Op) {
+        let sums = &mut self.ops[op.index()];
+        let now = self.period;
+        let is_silent = |it: &Opened| {
+            let waited = it.left == now || it.waiting > 0 && it.is_remembered(now);
+            waited && it.period != now
+        };
+        let opened = self.opened[op.index()].iter();
+        for ((file, handle), known) in opened.filter(|(_, known)| is_silent(known)) {
+            if let (Some(file), _) = sums.files.came(*file, known.end) {
+                sums.files.came_through(file, *handle);
+            }
+        }
+    }
+
     /// What arrived; none if it was too little to tell anything. The next period begins.
     pub fn end_period(&mut self) -> Option<Arrived> {
         let [reads, writes] = [self.ops[0].requests, self.ops[1].requests];
         let op = if writes > reads { Op::Write } else { Op::Read };
+        if self.ops[op.index()].requests >= REQUESTS_MIN {
+            self.count_waiting(op);
+        }
         let sums = &self.ops[op.index()];
         let arrived = (sums.requests >= REQUESTS_MIN).then(|| Arrived {
             op,
@@ -232,7 +300,7 @@ impl Watch {
         let now = self.period;
         let many = self.opened.iter_mut();
         for opened in many.filter(|opened| opened.len() > OPENED_MAX / 2) {
-            opened.retain(|_, (_, period)| now.wrapping_sub(*period) <= REMEMBERED);
+            opened.retain(|_, known| known.is_remembered(now));
         }
     }
 }
@@ -290,7 +358,8 @@ impl Files {
 impl Sums {
     fn features(&self) -> Features {
         Features {
-            handles: self.files.count(),
+            // Nobody believes in more files than requests.
+            handles: self.files.count().min(self.requests),
             size_max: self.size_max,
             size_min: self.size_min,
             size_mean: self.bytes as f64 / self.requests.max(1) as f64,
@@ -532,6 +601,44 @@ pub(crate) mod tests {
         }
     }
 
+    /// Ten processes wait for a request each, and one by one is served until its file is done.
+    #[test]
+    fn files_whose_requests_wait_are_counted_though_nothing_comes_for_them() {
+        let mut watch = Watch::new();
+        let write = |process: u32, at: u64| Request {
+            handle: HandleId(process + 1),
+            ..request(process.into(), Op::Write, at * 100, 100)
+        };
+        (0..10).for_each(|process| watch.arrived(&write(process, 0)));
+        for _ in 0..2 * REMEMBERED {
+            watch.end_period();
+        }
+        let mut period = |process: u32, of: std::ops::Range<u64>| {
+            for at in of {
+                watch.departed(&write(process, at));
+                watch.arrived(&write(process, at + 1));
+            }
+            watch.end_period().expect("enough arrived").features
+        };
+        let all = [period(0, 0..20), period(0, 20..40), period(3, 0..20)];
+        assert_eq!(all.map(|it| it.handles), [10; 3]);
+        assert_eq!(
+            all.map(|it| (it.distance, it.stride)),
+            [(0.0, 0.0); 3],
+            "who waits is no distance"
+        );
+        // Those that are served, or have been taken back, are there no more.
+        for process in 0..10 {
+            let at = [40, 0, 0, 20].get(process as usize).copied();
+            watch.departed(&write(process, at.unwrap_or(0)));
+        }
+        (0..20).for_each(|at| watch.arrived(&write(5, at)));
+        let last = watch.end_period().map(|it| it.features.handles);
+        assert_eq!(last, Some(10), "they waited until then");
+        (0..20).for_each(|at| watch.arrived(&write(5, at)));
+        assert_eq!(watch.end_period().map(|it| it.features.handles), Some(1));
+    }
+
     #[test]
     fn where_nothing_is_known_of_open_files_the_stride_is_the_distance() {
         let mut watch = Watch::new();
@@ -555,10 +662,16 @@ pub(crate) mod tests {
             });
         }
         assert_eq!(watch.opened[0].len(), OPENED_MAX);
+        for handle in 0..u32::try_from(OPENED_MAX).unwrap() - 1 {
+            watch.departed(&Request {
+                handle: HandleId(handle + 1),
+                ..request(1, Op::Read, 0, 10)
+            });
+        }
         for _ in 0..=REMEMBERED {
             watch.end_period();
         }
-        assert_eq!(watch.opened[0].len(), 0);
+        assert_eq!(watch.opened[0].len(), 1, "the one whose request waits");
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Plan {
                     period: seconds(0.5),
                     phase: seconds(10.0),
                     learning: 3,
-                    judged: 3,
+                    judged: 5,
                 },
             },
             Effort::Quick => Plan {

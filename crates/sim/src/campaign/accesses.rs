@@ -221,6 +221,12 @@ impl Steering for Watcher {
         }
     }
 
+    fn departed(&mut self, place: Place, request: &Request) {
+        if let Place::IoNode(node) = place {
+            self.nodes[node as usize].departed(request);
+        }
+    }
+
     fn decide(&mut self, _now: Nanos, _seen: &[Seen], _changes: &mut Vec<Change>) {
         let access = self.access;
         self.periods += 1;
