@@ -2,6 +2,9 @@
 //!
 //! Nothing here allocates, locks, or touches `errno`; everything can be called from a signal handler, as long as the
 //! caller sees to it that one [`Writer`] is not used twice at a time.
+//!
+//! What a process needs that lives for some milliseconds lies in a section of its own (`.presagio.start`), together with that of
+//! the library's: each other place in the file that it visits takes a page fault of it, a microsecond or two.
 
 use crate::layout::{
     FILL_FILES, FILL_PROCESSES, FILL_RECORDS, Geometry, MAGIC, Mode, PAGE_RECORDS, PATH_MAX,
@@ -137,6 +140,7 @@ pub struct Client {
 
 impl Client {
     /// Maps the arena of that name and enters this process into it.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn attach<'a>(
         path: &CStr,
         command: impl Iterator<Item = &'a [u8]>,
@@ -220,6 +224,7 @@ impl Client {
     }
 
     /// Whether a file of this path is followed.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn follows(&self, path: &[u8]) -> bool {
         let byte = |i: usize| {
             let word = self.region.word(header::TEXT + (i & !7)).load(Relaxed);
@@ -229,6 +234,7 @@ impl Client {
     }
 
     /// Whether a file of this absolute path is the system's, and never followed.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn is_system(path: &[u8]) -> bool {
         filter::is_system(path)
     }
@@ -244,6 +250,7 @@ impl Client {
     }
 
     /// Says that the program is about to exit by itself.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn exiting(&self) {
         if self.process != u32::MAX {
             let owner = self.region.word(self.geometry.process_owner(self.process));
@@ -256,6 +263,7 @@ impl Client {
     }
 
     /// Finds an entry for this process: its own from before an exec, or a free one.
+    #[unsafe(link_section = ".presagio.start")]
     fn enter<'a>(&mut self, command: impl Iterator<Item = &'a [u8]>) {
         let Some((index, image)) = self.claim_process() else {
             self.region.word(header::NO_PROCESS).fetch_add(1, Relaxed);
@@ -284,6 +292,7 @@ impl Client {
     /// The entry of whoever had this number before, who is us before an exec, or dead; or a free one. And how often
     /// it was taken over. A few entries are looked at, from a place that follows from our number; all of them for a free one where
     /// those are in use, and for our own only if somebody has one so far away.
+    #[unsafe(link_section = ".presagio.start")]
     fn claim_process(&self) -> Option<(u32, u64)> {
         let mine = u64::from(self.pid);
         let processes = self.geometry.processes;
@@ -380,6 +389,7 @@ impl Client {
     }
 
     /// Makes an entry for an open file; `None` if there is none free.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn open_file(&self, found: &Found<'_>) -> Option<FileSlot> {
         let Some(index) = self.claim_file() else {
             self.region.word(header::NO_FILE).fetch_add(1, Relaxed);
@@ -505,6 +515,7 @@ impl Client {
     }
 
     /// The note on this file if it is not the one that was done before, and the word to remember it by.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn note(&self, index: u32, done: u64) -> Option<(Note, u64)> {
         if index >= self.geometry.files {
             return None;
@@ -649,6 +660,7 @@ impl Writer {
     }
 
     /// Finds a ring for this thread; `false` if there is none free, or none with room.
+    #[unsafe(link_section = ".presagio.start")]
     pub fn open(&mut self, client: &Client) -> bool {
         let Some((index, owner)) = claim_slot(client) else {
             client.region.word(header::NO_SLOT).fetch_add(1, Relaxed);
@@ -762,6 +774,7 @@ impl Writer {
 
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".presagio.start")]
     fn make_room(&mut self, client: &Client, need: u64) -> bool {
         if !self.is_open() {
             return false;
@@ -772,6 +785,7 @@ impl Writer {
     }
 
     /// Sees to it that the pages of the next `need` records are there; `false` if there is no memory.
+    #[unsafe(link_section = ".presagio.start")]
     fn make_ready(&mut self, client: &Client, need: u64) -> bool {
         let records = u64::from(client.geometry.records);
         let filled = client.region.half(self.slot + slot::FILLED);

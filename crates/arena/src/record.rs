@@ -49,6 +49,7 @@ impl Kind {
 
     #[cold]
     #[inline(never)]
+    #[unsafe(link_section = ".presagio.start")]
     fn other_number(self) -> u8 {
         match self {
             Kind::Operation(action) => action as u8,

@@ -10,6 +10,7 @@ macro_rules! trampoline {
     ($name:ident => $target:path) => {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
+        #[unsafe(link_section = ".presagio.start")]
         unsafe extern "C-unwind" fn $name() {
             std::arch::naked_asm!(
                 ".cfi_startproc",
@@ -36,6 +37,7 @@ macro_rules! noted {
     ($name:ident => $note:path) => {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
+        #[unsafe(link_section = ".presagio.start")]
         unsafe extern "C-unwind" fn $name() {
             std::arch::naked_asm!(
                 ".cfi_startproc",

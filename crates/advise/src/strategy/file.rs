@@ -200,7 +200,10 @@ impl File {
 
     fn restart(&mut self) {
         self.ledger.stake();
-        self.marks = Marks::default();
+        self.marks = match self.marks.is_idle() {
+            true => Marks::idle(),
+            false => Marks::default(),
+        };
         self.readers.values_mut().for_each(Reader::restart);
     }
 
@@ -243,6 +246,10 @@ impl File {
                 Method::Nothing => None,
                 Method::Bare => return self.bare_ns(reader, fit),
                 Method::Exact => self.exact_ns(reader, fit, access.time),
+                // A larger operation might take no longer.
+                Method::Sieving if !fit.is_some_and(|fit| fit.apart) => {
+                    return self.governor.cost_or_hope(method);
+                }
                 Method::Sieving => self.sieving_ns(reader, fit),
             };
             Some((device_ns? - reader.window.think_ns()).max(0.0))
@@ -281,10 +288,7 @@ impl File {
 
     /// The same if everything ahead is loaded.
     fn sieving_ns(&self, reader: &Reader, fit: Option<Fit>) -> Option<f64> {
-        let shape = reader.shape?;
-        let Some(fit) = fit.filter(|fit| fit.apart) else {
-            return Some(0.0); // a larger operation might take no longer: worth a try
-        };
+        let (shape, fit) = (reader.shape?, fit?);
         let span = shape.read_len / shape.density;
         let operations = span / self.block(Some(fit)).min(self.operation_max()) as f64;
         Some(overlapped(fit).time(operations, span))

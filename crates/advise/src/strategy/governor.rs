@@ -37,6 +37,8 @@ const STALLS: f64 = 3.0;
 const EPOCH_MAX: u32 = 4 * EPOCH;
 /// More than this share of all waiting is a single stall.
 const SINGLE: f64 = 0.8;
+/// A stall within so many reads is the end of a method that is only tried.
+const STALLED_MAX: u32 = EPOCH / 2;
 /// The first judgement is made earlier, since all reads before it wait.
 const EPOCH_FIRST: u32 = 16;
 /// And earlier still where an earlier run, or the file before, has told what to expect.
@@ -78,6 +80,8 @@ pub struct Governor {
     weights: [f64; METHODS.len()],
     tallies: [Tally; METHODS.len()],
     retries: [Retry; METHODS.len()],
+    /// Which of them a stall has ended before.
+    stalled: [bool; METHODS.len()],
     seeded: bool,
     trial: bool,
     waits: bool,
@@ -162,6 +166,7 @@ impl Default for Governor {
             weights: Default::default(),
             tallies: Default::default(),
             retries: [retry; METHODS.len()],
+            stalled: Default::default(),
             seeded: false,
             trial: false,
             waits: false,
@@ -212,6 +217,13 @@ impl Governor {
         self.costs
     }
 
+    /// What a method costs as far as that can be said without knowing the device: what was measured; else nothing, which makes it
+    /// worth a try; and if such a try ended with a stall, nobody knows.
+    pub fn cost_or_hope(&self, method: Method) -> Option<f64> {
+        let hope = (!self.stalled[method as usize]).then_some(0.0);
+        self.costs[method as usize].or(hope)
+    }
+
     /// Whether reads were measured to wait for less with a method than with nothing.
     pub fn gains(&self, method: Method) -> bool {
         let nothing = self.costs[Method::Nothing as usize];
@@ -236,7 +248,29 @@ impl Governor {
         let told = tally.reads < EPOCH
             || tally.reads >= EPOCH_MAX
             || tally.wait_ns >= STALLS * self.longest_ns;
-        tally.reads >= self.epoch() && told || self.is_hopeless() || self.began_hopeless()
+        let ended = self.is_stalled() || self.is_hopeless() || self.began_hopeless();
+        tally.reads >= self.epoch() && told || ended
+    }
+
+    /// Whether sieving, which was never measured, soon made a read wait for longer than a whole epoch with another method: a limit
+    /// that lets bursts pass makes somebody wait for what is read in vain. Or others will have such a wait, too: that is
+    /// found out before it is tried again, and then it is judged as any other.
+    fn is_stalled(&self) -> bool {
+        let tally = self.tallies[self.method as usize];
+        self.method == Method::Sieving
+            && self.is_tried()
+            && tally.reads <= STALLED_MAX
+            && !self.stalled[self.method as usize]
+            && self
+                .best_other()
+                .is_some_and(|best| tally.longest_ns > best * f64::from(EPOCH))
+    }
+
+    /// What the best of the methods that are not in force was measured to cost.
+    fn best_other(&self) -> Option<f64> {
+        let others = METHODS.into_iter().filter(|m| *m != self.method);
+        let best = others.filter_map(|m| self.costs[m as usize]);
+        best.min_by(f64::total_cmp).map(|cost| cost.max(COST_MIN))
     }
 
     /// Whether the reads after the change to the method in force, which do not count else, say enough: what is so much worse
@@ -253,9 +287,7 @@ impl Governor {
     /// Whether the method in force cannot become the best of its epoch any more, or not likely so: it has already waited for
     /// as long as another would in all of it, or its first reads waited for longer.
     fn is_hopeless(&self) -> bool {
-        let others = METHODS.into_iter().filter(|m| *m != self.method);
-        let best = others.filter_map(|m| self.costs[m as usize]);
-        let Some(best) = best.min_by(f64::total_cmp).map(|cost| cost.max(COST_MIN)) else {
+        let Some(best) = self.best_other() else {
             return false;
         };
         let tally = self.tallies[self.method as usize];
@@ -278,6 +310,11 @@ impl Governor {
             let known = self.costs[Method::Nothing as usize].filter(|_| self.seeded);
             self.waits = self.tallies[Method::Nothing as usize].waits(think_ns)
                 || known.is_some_and(|cost| is_worth(cost, think_ns));
+        }
+        if self.is_stalled() {
+            self.stalled[self.method as usize] = true;
+            self.change(Method::Nothing);
+            return true;
         }
         let was_hopeless = self.is_hopeless() || self.began_hopeless();
         if self.began_hopeless() {
@@ -504,6 +541,29 @@ mod tests {
         let then = [60_000.0, 0.0, 0.0, 0.0];
         let had = reads(&mut governor, 2 * EPOCH_MAX, SIEVING, then);
         assert_eq!(had[3], 2 * EPOCH_MAX, "{had:?}");
+    }
+
+    #[test]
+    fn sieving_that_makes_a_read_wait_for_a_whole_epoch_is_put_off_once_and_judged_the_next_time() {
+        let mut governor = Governor::default();
+        let fast = [100_000.0, 0.0, 0.0, 0.0];
+        reads(&mut governor, EPOCH_FIRST + SETTLING + 4, SIEVING, fast);
+        assert_eq!(governor.method(), Method::Sieving);
+        let stall = |governor: &mut Governor| {
+            governor.read(None, 80e6);
+            governor.decide(THINK, SIEVING)
+        };
+        assert!(stall(&mut governor));
+        assert_eq!(governor.method(), Method::Nothing);
+        // It was not measured, and nobody hopes for anything.
+        assert_eq!(governor.costs()[Method::Sieving as usize], None);
+        assert_eq!(governor.cost_or_hope(Method::Sieving), None);
+        // The device promises a gain: once more, and a stall is one of many waits now.
+        let again = SETTLING + EPOCH_MAX + SETTLING + 4;
+        let had = reads(&mut governor, again, SIEVING, fast);
+        assert!(had[3] > 4, "{had:?}");
+        assert_eq!(governor.method(), Method::Sieving);
+        assert!(!stall(&mut governor));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Marks {
     loads: VecDeque<Load>,
     /// The one before the first of them was done then.
     done: Option<Nanos>,
+    /// There is none before the first of them.
+    is_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,14 @@ pub struct Work {
 }
 
 impl Marks {
+    /// For a device that has nothing to do.
+    pub fn idle() -> Marks {
+        Marks {
+            is_first: true,
+            ..Marks::default()
+        }
+    }
+
     /// A load is asked for.
     pub fn asked(&mut self, range: Range, now: Nanos) {
         let (asked, bytes) = (now, range.len());
@@ -45,6 +55,7 @@ impl Marks {
         if self.loads.len() > LOADS_MAX {
             self.loads.pop_front();
             self.done = None;
+            self.is_first = false;
         }
     }
 
@@ -65,7 +76,8 @@ impl Marks {
     pub fn waited(&mut self, range: Range, until: Nanos, operation_max: u64) -> Option<Work> {
         let last = self.loads.iter().rposition(|l| l.range.overlaps(range))?;
         let done: Vec<Load> = self.loads.drain(..=last).collect();
-        let before = self.done.replace(until)?;
+        let before = self.done.replace(until);
+        let before = before.or(self.is_first.then_some(Nanos::ZERO))?;
         // If nothing was underway, the device waited for us.
         let began = before.max(done[0].asked);
         Some(Work {
@@ -99,6 +111,17 @@ mod tests {
         };
         assert_eq!(work, expected);
         assert_eq!(marks.waited(load(3), Nanos(1700), MIB), None, "known");
+    }
+
+    #[test]
+    fn the_first_read_that_waited_tells_something_if_nothing_was_underway_before() {
+        let mut marks = Marks::idle();
+        (0..8).for_each(|n| marks.asked(load(n), Nanos(100)));
+        let work = marks.waited(load(1), Nanos(1000), MIB).unwrap();
+        assert_eq!((work.took, work.bytes), (Nanos(900), 2 * MIB));
+        let mut marks = Marks::idle();
+        (0..=LOADS_MAX as u64).for_each(|n| marks.asked(load(n), Nanos(100)));
+        assert_eq!(marks.waited(load(5), Nanos(1000), MIB), None);
     }
 
     #[test]

@@ -16,6 +16,9 @@ const SAMPLES_MIN: usize = 8;
 const REFIT: u32 = 4;
 /// The samples are split into so many parts to see how much they scatter.
 const ROUNDS: usize = 4;
+/// No device does larger operations in less time. One that seems to, by more than this share of what a byte takes on average, was
+/// not alone with what was measured.
+const FALLING_MAX: f64 = 0.1;
 /// Sizes must differ by this factor to tell the two figures apart.
 const CONTRAST: f64 = 4.0;
 /// An earlier run counts like so many samples.
@@ -199,6 +202,9 @@ impl Speed {
         let rounds = samples.chunks(samples.len().div_ceil(ROUNDS));
         let off = rounds.map(|round| sum(round, &|x, y| x * (y - slope * x)).powi(2));
         let error = off.sum::<f64>().sqrt() / spread;
+        if slope + 2.0 * error < -FALLING_MAX * time / size {
+            return self.share();
+        }
         let byte_ns = (slope + 2.0 * error).clamp(0.0, time / size);
         Fit {
             operation_ns: time - byte_ns * size,
@@ -250,6 +256,15 @@ mod tests {
         let fit = speed.fit().unwrap();
         assert!((fit.operation_ns - 6.6e6).abs() < 0.7e6, "{fit:?}");
         assert!(fit.break_even(1 << 30) > 8 << 20, "{fit:?}");
+    }
+
+    #[test]
+    fn what_seems_to_get_faster_with_size_is_no_fit() {
+        let mut speed = Speed::default();
+        feed(&mut speed, 0..64, |n| 400_000.0 - n as f64);
+        let fit = speed.fit().unwrap();
+        assert!(!fit.apart && fit.megabytes() < 5_000.0, "{fit:?}");
+        assert_eq!(speed.known(), None);
     }
 
     #[test]

@@ -27,13 +27,17 @@ use place::{Cgroup, Place, Storage, Throttle, drop_caches};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where nothing is promised, it gets no worse.
 const NEVER_WORSE: f64 = 1.03;
 
 /// What a program's run has taught makes the next one slower by no more than that of the plain time: figures vary by that.
 const TAUGHT_WORSE: f64 = 0.05;
+
+/// The disk has nothing to do for so long before each cold run: one that lets bursts pass (those of virtual machines do) would else
+/// be slower for whoever comes later.
+const REST: Duration = Duration::from_secs(1);
 
 /// The slowest throttles make runs of a few seconds with so many reads.
 const SLOW_READS: u64 = 400;
@@ -383,7 +387,7 @@ impl Plan {
         Ok(load_of(kind, &path, (size, reads), compute))
     }
 
-    /// Empties the page cache. Programs are read again at once, ours with its library: it is data that is cold.
+    /// Empties the page cache, and lets the disk rest. Programs are read again at once, ours with its library: it is data that is cold.
     fn make_cold(&self) -> anyhow::Result<()> {
         drop_caches()?;
         let mut warm = Command::new(&self.presagio);
@@ -391,6 +395,9 @@ impl Plan {
         warm.arg(&self.presagio).arg("--version");
         let output = warm.stdin(Stdio::null()).output()?;
         ensure!(output.status.success(), "presagio run does not work here");
+        if self.effort == Effort::Full {
+            std::thread::sleep(REST);
+        }
         Ok(())
     }
 
