@@ -275,7 +275,7 @@ fn tables(judged: &Judged) -> Report {
         notes: vec![
             "The oracle knows all makespans and takes the shortest. Faster and slower count situations that differ by more \
              than 10 % from no scheduler; a median beside each. auto decides in each period by what arrived until then, and begins \
-             without a scheduler."
+             with what suits the device."
                 .to_owned(),
         ],
         bars: Vec::new(),

@@ -1,13 +1,13 @@
-//! `--policy auto`: once a period, the policy that suits what arrived (`presagio-tune`).
+//! `--policy auto`: the policy that suits the device, and once a period the one that suits what arrived (`presagio-tune`).
 //!
-//! The engine tells of each request under its lock; a thread of the node ends periods, asks the trees and switches. Whoever
-//! names a policy by hand switches this off; naming `auto` switches it on again.
+//! The engine tells of each request under its lock; a thread of the node ends periods and their parts, asks the trees and switches.
+//! Whoever names a policy by hand switches this off; naming `auto` switches it on again.
 
 use crate::node::Shared;
 use presagio_core::Request;
 use presagio_engine::Recorder;
 use presagio_sched::PolicyKind;
-use presagio_tune::{Arm, Chooser, Decision, Metrics, Selector};
+use presagio_tune::{Arm, Chooser, Class, Decision, Lookout, Selector};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ pub struct AutoConfig {
 
 /// What a node that chooses keeps. See the module's header.
 pub struct Auto {
-    metrics: Arc<Mutex<Metrics>>,
+    lookout: Arc<Mutex<Lookout>>,
     chooser: Mutex<Chooser>,
     pub period: Duration,
     /// Held while a policy is set, so that a decision does not come after an order.
@@ -36,8 +36,8 @@ pub struct Auto {
     last: Mutex<Option<Decision>>,
 }
 
-/// Tells the metrics of what arrives.
-struct Watcher(Arc<Mutex<Metrics>>);
+/// Tells of what arrives.
+struct Watcher(Arc<Mutex<Lookout>>);
 
 impl Recorder for Watcher {
     fn arrival(&mut self, request: &Request) {
@@ -53,7 +53,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Auto {
     pub fn new(config: AutoConfig) -> Auto {
         Auto {
-            metrics: Arc::new(Mutex::new(Metrics::new(Selector::STRIPE))),
+            lookout: Arc::new(Mutex::new(Lookout::new(Selector::STRIPE))),
             chooser: Mutex::new(config.chooser),
             period: config.period,
             is_on: Mutex::new(true),
@@ -65,7 +65,7 @@ impl Auto {
 
     /// Who has to be told of arrivals.
     pub fn watcher(&self) -> Box<dyn Recorder> {
-        Box::new(Watcher(self.metrics.clone()))
+        Box::new(Watcher(self.lookout.clone()))
     }
 
     /// Whether decisions are carried out. While it is held, none is.
@@ -78,13 +78,23 @@ impl Auto {
         lock(&self.last).clone()
     }
 
-    /// A period is over: what suits it, if it tells anything.
+    /// Nothing has arrived yet: what suits the device, if it is known.
+    fn begin(&self) -> Option<Decision> {
+        let decision = lock(&self.chooser).begin()?;
+        Some(self.noted(decision))
+    }
+
+    /// A part of a period is over: what suits what has arrived, if it is time to look and that tells anything.
     fn decide(&self) -> Option<Decision> {
-        let period = lock(&self.metrics).end_period();
+        let period = lock(&self.lookout).part_over()?;
         let decision = lock(&self.chooser).decide(&period)?;
+        Some(self.noted(decision))
+    }
+
+    fn noted(&self, decision: Decision) -> Decision {
         self.decisions.fetch_add(1, Relaxed);
         *lock(&self.last) = Some(decision.clone());
-        Some(decision)
+        decision
     }
 
     /// For whoever asks what the node does.
@@ -92,8 +102,8 @@ impl Auto {
         let decision = self.last().map(|decision| {
             json!({
                 "policy": decision.name(),
-                "class": decision.situation.class.name(),
-                "operation": decision.situation.op.to_string(),
+                "class": decision.situation.class.map(Class::name),
+                "operation": decision.situation.op.map(|op| op.to_string()),
                 "files": decision.situation.files,
                 "ratio": decision.situation.ratio,
                 "tree": decision.tree,
@@ -111,30 +121,37 @@ impl Auto {
 
 /// Decides until the node ends.
 pub fn run(auto: &Auto, node: &Shared, ending: &OwnedFd) {
+    let part = auto.period / Lookout::PARTS;
+    if let Some(first) = auto.begin() {
+        carry_out(auto, node, &first);
+    }
     loop {
         let mut waits = [PollFd::new(ending, PollFlags::IN)];
-        let timeout = rustix::time::Timespec::try_from(auto.period).ok();
+        let timeout = rustix::time::Timespec::try_from(part).ok();
         let _ = poll(&mut waits, timeout.as_ref());
         if !waits[0].revents().is_empty() {
             return;
         }
-        let Some(decision) = auto.decide() else {
-            continue;
-        };
-        let is_on = auto.is_on();
-        // An I/O node always has a scheduler: NOOP keeps the order of arrival and costs least.
-        let policy = decision.policy.unwrap_or(PolicyKind::Noop);
-        let arm = Arm::of(policy);
-        node.view.chosen(node, node.arm(), &decision, arm);
-        if !*is_on || policy == node.policy() {
-            continue;
+        if let Some(decision) = auto.decide() {
+            carry_out(auto, node, &decision);
         }
-        match node.set_policy(policy) {
-            Ok(()) => {
-                auto.changes.fetch_add(1, Relaxed);
-                tracing::info!("policy {policy}, chosen: {decision}");
-            }
-            Err(error) => tracing::warn!("policy {policy} was chosen and cannot be used: {error}"),
+    }
+}
+
+fn carry_out(auto: &Auto, node: &Shared, decision: &Decision) {
+    let is_on = auto.is_on();
+    // An I/O node always has a scheduler: NOOP keeps the order of arrival and costs least.
+    let policy = decision.policy.unwrap_or(PolicyKind::Noop);
+    let arm = Arm::of(policy);
+    node.view.chosen(node, node.arm(), decision, arm);
+    if !*is_on || policy == node.policy() {
+        return;
+    }
+    match node.set_policy(policy) {
+        Ok(()) => {
+            auto.changes.fetch_add(1, Relaxed);
+            tracing::info!("policy {policy}, chosen: {decision}");
         }
+        Err(error) => tracing::warn!("policy {policy} was chosen and cannot be used: {error}"),
     }
 }

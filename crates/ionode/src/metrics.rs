@@ -201,7 +201,7 @@ pub fn prometheus(node: &Shared) -> String {
 fn chosen(auto: &Auto, page: &mut Page) {
     page.counter(
         "auto_decisions_total",
-        "Periods for which a policy was chosen",
+        "Times that a policy was chosen",
         &auto.decisions,
     );
     page.counter(
@@ -214,7 +214,10 @@ fn chosen(auto: &Auto, page: &mut Page) {
     let labels = format!(
         "policy=\"{}\",class=\"{}\",tree=\"{}\",reason=\"{}\"",
         decision.name(),
-        decision.situation.class,
+        decision
+            .situation
+            .class
+            .map_or("unknown", presagio_tune::Class::name),
         escaped(&decision.tree),
         escaped(&decision.reason)
     );

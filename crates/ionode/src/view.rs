@@ -12,7 +12,7 @@ use presagio_dashboard::{
     Bell, Decision, Decisions, History, How, NodeState, Seen, Situations, Snapshot, plain,
 };
 use presagio_engine::Done;
-use presagio_tune::{Arm, Candidate, Context};
+use presagio_tune::{Arm, Candidate, Class, Context};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use serde_json::json;
 use std::io;
@@ -103,17 +103,14 @@ impl View {
     /// The trees have chosen.
     pub fn chosen(&self, node: &Shared, before: Arm, decision: &presagio_tune::Decision, arm: Arm) {
         let situation = &decision.situation;
-        let class = situation.class.name();
+        let class = situation.class.map(Class::name);
         self.add(Decision {
             by: "trees".to_owned(),
-            context: Some(format!(
-                "{class} {} of {} files",
-                situation.op, situation.files
-            )),
+            context: Some(situation.to_string()),
             why: decision.reason.clone(),
             evidence: fields(json!({
                 "class": class,
-                "operation": situation.op.to_string(),
+                "operation": situation.op.map(|op| op.to_string()),
                 "files": situation.files,
                 "ratio": situation.ratio,
                 "tree": decision.tree,

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Exported, rw_file, wait_until};
+use presagio_device::Model;
 use presagio_ionode::{Address, AutoConfig, Opened};
-use presagio_tune::{Chooser, Trees};
+use presagio_tune::{Chooser, Drive, Trees};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -114,6 +115,38 @@ fn a_node_chooses_by_what_arrives_says_why_and_obeys() {
         }
         status()["policy"] == "MLF"
     });
+}
+
+#[test]
+fn a_node_begins_with_what_suits_its_device() {
+    let text = TREES.replace("tree application", "tree T3").replace(
+        "feature operation: read, write\n",
+        "feature operation: read, write\nfeature ratio: number\n",
+    );
+    let trees = Trees::from_text(&text).expect("good trees");
+    let disk = Drive::new(Model::named("hdd").expect("a preset"));
+    let mut exported = Exported::with(|config| {
+        config.auto = Some(AutoConfig {
+            chooser: Chooser::new(trees, Some(disk)),
+            period: Duration::from_secs(3600),
+        });
+    });
+    let control = exported.outside().join("control");
+    let node = exported.node_mut();
+    node.open_window(&Address::Unix(control.clone()), Opened::default())
+        .expect("a window");
+    let status = || -> serde_json::Value {
+        serde_json::from_str(&ask(&control, "GET", "/status")).expect("JSON")
+    };
+    // Reads are as likely as writes, and of answers that are as good the first counts.
+    wait_until("the device has decided", || status()["policy"] == "MLF");
+    let last = status()["auto"]["last"].clone();
+    assert_eq!(
+        (&last["class"], &last["tree"]),
+        (&serde_json::Value::Null, &"T3".into())
+    );
+    let reason = last["reason"].as_str().expect("a reason");
+    assert!(reason.contains("nothing has arrived"), "{reason}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::steering::{Change, Place, Seen, Steering};
 use crate::{Failed, ScenarioError};
 use presagio_core::{Nanos, Request};
 use presagio_sched::PolicyKind;
-use presagio_tune::{Chooser, Drive, Selector, Trees};
+use presagio_tune::{Chooser, Decision, Drive, Lookout, Selector, Trees};
 
 /// How often is decided where the scenario does not say it: runs are shorter than the days of an I/O node.
 const PERIOD: Nanos = Nanos::from_millis(100);
@@ -18,6 +18,8 @@ pub(crate) struct Auto<'a> {
     servers: Chosen,
     queues: u32,
     period: Nanos,
+    /// What to begin with.
+    first: Option<Decision>,
     watching: Option<&'a mut dyn Steering>,
     decisions: Vec<Decided>,
 }
@@ -42,11 +44,14 @@ impl<'a> Auto<'a> {
         }
         let drive = Drive::new(servers.device.model().map_err(Failed::Device)?);
         let trees = trees.unwrap_or_else(Trees::shipped);
-        let selector = Selector::new(Chooser::new(trees, Some(drive)), servers.stripe.0);
+        let mut chooser = Chooser::new(trees, Some(drive));
+        let first = chooser.begin();
+        let policy = first.as_ref().and_then(|decision| decision.policy);
+        let selector = Selector::new(chooser, servers.stripe.0);
         let chosen = |scheduling: &Scheduling, count: u32| Chosen {
             scheduling: scheduling.clone(),
             selectors: match is_auto(scheduling) {
-                true => vec![(selector.clone(), None); count as usize],
+                true => vec![(selector.clone(), policy); count as usize],
                 false => Vec::new(),
             },
         };
@@ -55,9 +60,30 @@ impl<'a> Auto<'a> {
             servers: chosen(&servers.scheduler, servers.count),
             queues: servers.count.max(scenario.apps.len() as u32),
             period: scenario.period_of(PolicyChoice::Auto).unwrap_or(PERIOD),
+            first,
             watching: None,
             decisions: Vec::new(),
         }))
+    }
+
+    /// What schedulers begin with, before anything has arrived.
+    pub(crate) fn begin(&mut self) -> Vec<Change> {
+        let Some(first) = self.first.take() else {
+            return Vec::new();
+        };
+        let nodes = (0..).zip(&self.ionodes.selectors);
+        let nodes = nodes.map(|(number, _)| Place::IoNode(number));
+        let servers = (0..).zip(&self.servers.selectors);
+        let servers = servers.map(|(number, _)| Place::Server(number));
+        let places: Vec<Place> = nodes.chain(servers).collect();
+        let decided = places.iter().map(|place| Decided {
+            at: Nanos::ZERO,
+            place: *place,
+            verdict: Verdict::Trees(first.clone()),
+        });
+        self.decisions.extend(decided);
+        let change = |place: &Place| self.change(*place, first.policy, Nanos::ZERO);
+        places.iter().map(change).collect()
     }
 
     /// Lets someone look on, who must not want to decide too.
@@ -99,8 +125,9 @@ impl<'a> Auto<'a> {
 }
 
 impl Steering for Auto<'_> {
+    /// Decisions are due in parts of a period, too.
     fn period(&self) -> Nanos {
-        self.period
+        Nanos(self.period.0.div_ceil(Lookout::PARTS.into()))
     }
 
     fn arrived(&mut self, place: Place, request: &Request, now: Nanos) {
@@ -117,7 +144,7 @@ impl Steering for Auto<'_> {
             let Some((selector, current)) = self.selector(*place) else {
                 continue;
             };
-            let Some(decision) = selector.decide() else {
+            let Some(decision) = selector.part_over() else {
                 continue;
             };
             if decision.policy == *current {

@@ -180,9 +180,9 @@ impl Situation {
             Files::PerProcess => (self.apps * self.processes, self.bytes),
         };
         Selection {
-            op: self.op,
-            files: files.into(),
-            class: self.class,
+            op: Some(self.op),
+            files: Some(files.into()),
+            class: Some(self.class),
             file_bytes: Some((bytes / SERVERS) as f64),
             ratio: Some(drive.ratio(self.op, TRANSMISSION)),
             memory: Some((self.platform.memory_gb * 1_000_000_000) as f64),

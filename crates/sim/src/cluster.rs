@@ -382,6 +382,19 @@ impl<'a> Cluster<'a> {
         Ok(Desk::new(settings, cpu, files)?)
     }
 
+    /// Gives schedulers other settings, before anything has happened.
+    pub(crate) fn begin_with(&mut self, changes: Vec<Change>) -> Result<(), Failed> {
+        for Change {
+            place, settings, ..
+        } in changes
+        {
+            if let Some(desk) = self.desk_of(place) {
+                desk.change(settings, 0)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Tells a scheduler what is going to be asked.
     pub(crate) fn foresee(&mut self, foreseen: &Foreseen) {
         for (place, predicted) in &foreseen.requests {

@@ -195,6 +195,7 @@ impl<'a> Simulation<'a> {
             None => &mut own,
         };
         let mut auto = auto::Auto::new(self.scenario, self.trees)?;
+        let first = auto.as_mut().map(auto::Auto::begin).unwrap_or_default();
         let detector = self.detector.unwrap_or_else(Detector::shipped);
         let mut adaptive = adaptive::Adaptive::new(self.scenario, &detector, memory)?;
         let steering = match (&mut auto, &mut adaptive, self.steering) {
@@ -211,6 +212,7 @@ impl<'a> Simulation<'a> {
         };
         let mut cluster =
             cluster::Cluster::new(self.scenario, self.replays, self.devices, steering)?;
+        cluster.begin_with(first)?;
         if let Some(foreseen) = &foreseen {
             cluster.foresee(foreseen);
         }

@@ -72,7 +72,10 @@ impl Verdict {
     /// What it was decided about, in words.
     pub fn about(&self) -> String {
         match self {
-            Verdict::Trees(decision) => decision.situation.class.to_string(),
+            Verdict::Trees(decision) => {
+                let class = decision.situation.class;
+                class.map_or("unknown".to_owned(), |class| class.to_string())
+            }
             Verdict::Alone { context, .. } => words(context),
             Verdict::Council(decision) => words(&decision.context),
         }

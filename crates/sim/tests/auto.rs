@@ -3,8 +3,16 @@
 mod common;
 
 use common::{run, scenario};
-use presagio_core::Nanos;
-use presagio_sim::{Change, Place, Seen, Simulation, Steering, Verdict};
+use presagio_core::{Nanos, Op};
+use presagio_sim::{Change, Decided, Place, Seen, Simulation, Steering, Verdict};
+use presagio_tune::{Decision, Trees};
+
+fn by_trees(decided: &Decided) -> &Decision {
+    match &decided.verdict {
+        Verdict::Trees(decision) => decision,
+        other => panic!("not by trees: {other:?}"),
+    }
+}
 
 /// What a thesis server sees of large strided reads on a disk, long enough for several periods.
 fn busy(policy: &str) -> presagio_sim::Scenario {
@@ -33,10 +41,7 @@ fn auto_finds_a_policy_says_why_and_is_faster_than_none() {
     assert!(none.decisions.is_empty());
     let first = auto.decisions.first().expect("it decided");
     assert!(matches!(first.place, Place::Server(_)));
-    assert!(first.at >= Nanos::from_millis(50));
-    let Verdict::Trees(decision) = &first.verdict else {
-        panic!("not by trees: {first:?}");
-    };
+    let decision = by_trees(first);
     assert_eq!(decision.tree, "T3", "the device is known");
     assert!(decision.reason.contains("cases"), "{decision}");
     assert!(decision.policy.is_some(), "{decision}");
@@ -47,6 +52,65 @@ fn auto_finds_a_policy_says_why_and_is_faster_than_none() {
         auto.makespan,
         none.makespan
     );
+}
+
+/// Trees for which a disk wants MLF whatever comes, but for writes, which want SJF.
+const TREES: &str = "\
+presagio trees 1
+tree detection
+feature distance: number
+feature touching: number
+feature reach: number
+feature density: number
+feature stripe_us: number
+feature stripe_turns: number
+feature files: number
+class contiguous-small
+class contiguous-large
+class noncontiguous-small
+class noncontiguous-large
+choose noncontiguous-large (7)
+end
+tree T3
+feature operation: read, write
+feature ratio: number
+class none
+class MLF
+class SJF
+if ratio <= 2
+  choose none (9)
+else
+  if operation is read
+    choose MLF (9)
+  if operation is write
+    choose SJF (5)
+end
+";
+
+#[test]
+fn it_begins_with_what_suits_the_device_and_looks_early_at_what_comes() {
+    let mut scenario = busy("auto");
+    for app in &mut scenario.apps {
+        app.op = Op::Write;
+    }
+    let trees = Trees::from_text(TREES).expect("good trees");
+    let report = Simulation::new(&scenario).choosing_by(trees).run();
+    let decisions = report.expect("it runs").decisions;
+    // All four servers begin alike.
+    for first in &decisions[..4] {
+        let decision = by_trees(first);
+        assert_eq!((first.at, decision.name()), (Nanos::ZERO, "MLF"));
+        assert!(
+            decision.reason.contains("nothing has arrived"),
+            "{decision}"
+        );
+    }
+    // A sixteenth of a period after the first request, at most an eighth.
+    for next in &decisions[4..8] {
+        assert_eq!(by_trees(next).name(), "SJF");
+        assert!(next.at.0 <= Nanos::from_millis(50).0 / 4, "{}", next.at);
+    }
+    assert_eq!(decisions.len(), 8);
 }
 
 #[test]

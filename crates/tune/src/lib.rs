@@ -3,13 +3,14 @@
 //! One decision, from requests to a policy:
 //!
 //! 1. [`Metrics`] sees every request that arrives at a scheduler and keeps a few sums for each file.
-//! 2. At the end of a period, a tree says of each file whether the application's accesses are contiguous and whether its
-//!    requests are large: its [`Class`]. The majority of the files stands for all.
+//! 2. At the end of a period, and sooner when something begins ([`Lookout`]), a tree says of each file whether the application's
+//!    accesses are contiguous and whether its requests are large: its [`Class`]. The majority of the files stands for all.
 //! 3. Another tree takes that, the operation, the number of files and the device's sequential to random throughput ratio,
 //!    and names a policy. The way through the tree is the reason that a person is given.
 //!
-//! [`Selector`] does all of it. The trees are a text ([`Trees`]); [`Trees::shipped`] are those that `presagio train` made from
-//! simulated campaigns. [`train`](learn::train) makes trees, [`evaluate`] says how good they are.
+//! Before anything has arrived, the device alone says what to begin with ([`Chooser::begin`]). [`Selector`] does all of it. The
+//! trees are a text ([`Trees`]); [`Trees::shipped`] are those that `presagio train` made from simulated campaigns.
+//! [`train`](learn::train) makes trees, [`evaluate`] says how good they are.
 //!
 //! Where nothing was learned beforehand, it is learned while it works (paper 001): a node watches what arrives ([`Watch`]), a
 //! network says how files are accessed ([`Detector`]), that and a few counts are a [`Context`], each of which has a [`Bandit`] over
@@ -28,6 +29,7 @@ mod council;
 pub mod evaluate;
 mod finder;
 pub mod learn;
+mod lookout;
 mod metrics;
 mod network;
 mod random;
@@ -45,6 +47,7 @@ pub use council::{
     Alone, Announcement, Consensus, Council, CouncilSettings, Decision as CouncilDecision,
     Evidence, LateWords, NodeId, Refused, SILENT_ROUNDS_MAX,
 };
+pub use lookout::Lookout;
 pub use metrics::{FileMetrics, Metrics, Period};
 pub use network::{Detector, HIDDEN, Network, Transform, power};
 pub use random::Random;

@@ -189,6 +189,25 @@ impl Metrics {
     pub fn end_period(&mut self) -> Period {
         self.periods += 1;
         let is_full = self.is_full();
+        let period = self.seen(is_full);
+        self.latest = [0; 2];
+        if is_full {
+            self.forget();
+        }
+        period
+    }
+
+    /// What the window has so far, in the middle of a period.
+    pub fn glance(&self) -> Period {
+        self.seen(false)
+    }
+
+    /// Whether anything has arrived since the end of the period before.
+    pub fn is_quiet(&self) -> bool {
+        self.latest == [0; 2]
+    }
+
+    fn seen(&self, is_whole: bool) -> Period {
         let mut files = self.files.clone();
         let open = self.stripes.iter();
         for stripe in open.filter(|stripe| stripe.window == self.window) {
@@ -196,17 +215,15 @@ impl Metrics {
         }
         let accessed = self.known.each_ref().map(|known| known.len() as u64);
         let paired = files.iter().filter(|sums| sums.requests > 1);
-        let period = Period {
-            latest: std::mem::take(&mut self.latest),
+        Period {
+            latest: self.latest,
             requests: self.requests,
             bytes: self.bytes,
-            files: paired.map(|sums| sums.metrics(accessed, is_full)).collect(),
+            files: paired
+                .map(|sums| sums.metrics(accessed, is_whole))
+                .collect(),
             accessed,
-        };
-        if is_full {
-            self.forget();
         }
-        period
     }
 
     fn is_full(&self) -> bool {

@@ -1,6 +1,7 @@
 //! From what arrives to a policy: which trees there are, what they may ask, and who asks them.
 
-use crate::metrics::{FileMetrics, Metrics, Period};
+use crate::lookout::Lookout;
+use crate::metrics::{FileMetrics, Period};
 use crate::text::{self, TextError};
 use crate::tree::{Feature, Kind, Schema, Tree};
 use presagio_core::{Nanos, Op, Range, Request};
@@ -123,14 +124,14 @@ impl FileMetrics {
 }
 
 /// What can be known of a situation (thesis 6.1). What is not known is none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// What is done, mostly.
-    pub op: Op,
+    pub op: Option<Op>,
     /// How many files requests come for.
-    pub files: u64,
+    pub files: Option<u64>,
     /// What the application does.
-    pub class: Class,
+    pub class: Option<Class>,
     /// Bytes of each file that are accessed, on one server.
     pub file_bytes: Option<f64>,
     /// The device's sequential to random throughput ratio, for the operation and the usual request.
@@ -207,18 +208,41 @@ impl Selection {
 
     /// The values that a tree wants; none if one of them is not known.
     pub fn values(&self, schema: &Schema) -> Option<Vec<f64>> {
-        let number = |yes: bool| Some(f64::from(u8::from(yes)));
-        let value = |feature: &Feature| match feature.name.as_str() {
-            "operation" => number(self.op == Op::Write),
-            "files" => Some(self.files as f64),
+        let value = |feature: &Feature| self.value(&feature.name);
+        schema.features.iter().map(value).collect()
+    }
+
+    /// The values that a tree wants, as far as they are known. None if it asks for what requests will never tell.
+    fn values_so_far(&self, schema: &Schema) -> Option<Vec<Option<f64>>> {
+        let will_be_known = |name: &str| !matches!(name, "file_bytes" | "ratio" | "memory");
+        let value = |feature: &Feature| {
+            let value = self.value(&feature.name);
+            (value.is_some() || will_be_known(&feature.name)).then_some(value)
+        };
+        schema.features.iter().map(value).collect()
+    }
+
+    fn value(&self, feature: &str) -> Option<f64> {
+        let number = |yes: bool| f64::from(u8::from(yes));
+        match feature {
+            "operation" => self.op.map(|op| number(op == Op::Write)),
+            "files" => self.files.map(|files| files as f64),
             "file_bytes" => self.file_bytes,
-            "spatiality" => number(!self.class.is_contiguous()),
-            "requests" => number(self.class.is_large()),
+            "spatiality" => self.class.map(|class| number(!class.is_contiguous())),
+            "requests" => self.class.map(|class| number(class.is_large())),
             "ratio" => self.ratio,
             "memory" => self.memory,
             _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(class), Some(op), Some(files)) = (self.class, self.op, self.files) else {
+            return f.write_str("nothing yet");
         };
-        schema.features.iter().map(value).collect()
+        write!(f, "{class} {op} of {files} files")
     }
 }
 
@@ -442,14 +466,11 @@ impl Decision {
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (of, all) = self.votes;
-        let class = self.situation.class;
-        write!(
-            f,
-            "{} by {}: {}; {of} of {all} files are {class}",
-            self.name(),
-            self.tree,
-            self.reason
-        )
+        write!(f, "{} by {}: {}", self.name(), self.tree, self.reason)?;
+        match self.situation.class {
+            Some(class) => write!(f, "; {of} of {all} files are {class}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -463,10 +484,25 @@ pub struct Chooser {
 /// Requests in a period below which nothing is decided.
 const DECIDE_MIN: u64 = 32;
 
+/// The size of requests that is expected before there are any: that of the messages in the campaign which trees come from.
+const SIZE_EXPECTED: u64 = 8 << 10;
+
 impl Chooser {
     /// Without a device, only trees that do not ask for one are asked.
     pub fn new(trees: Trees, drive: Option<Drive>) -> Chooser {
         Chooser { trees, drive }
+    }
+
+    /// What to begin with, before anything has arrived: what suits the device in most of the cases that the tree was made from.
+    /// None if the device is not known.
+    pub fn begin(&mut self) -> Option<Decision> {
+        let drive = self.drive.as_mut()?;
+        let either = Op::ALL.map(|op| Selection {
+            op: Some(op),
+            ratio: Some(drive.ratio(op, SIZE_EXPECTED)),
+            ..Selection::default()
+        });
+        self.by_votes(&either)
     }
 
     /// What suits this period. None where too little arrived to say anything: what was decided before still holds.
@@ -479,9 +515,9 @@ impl Chooser {
         let (class, of, all) = self.trees.majority(period, op)?;
         let size = period.bytes[op.index()] / requests;
         let situation = Selection {
-            op,
-            files: period.accessed[op.index()],
-            class,
+            op: Some(op),
+            files: Some(period.accessed[op.index()]),
+            class: Some(class),
             file_bytes: None,
             ratio: self.drive.as_mut().map(|drive| drive.ratio(op, size)),
             memory: None,
@@ -497,12 +533,41 @@ impl Chooser {
             votes: (of, all),
         })
     }
+
+    /// What a tree answers in most of its cases, each of these situations being as likely. Nothing is known of them that requests
+    /// tell, but for the operation.
+    fn by_votes(&self, either: &[Selection; 2]) -> Option<Decision> {
+        let shares = |tree: &Tree, situation: &Selection| -> Option<Vec<f64>> {
+            let votes = tree.votes(&situation.values_so_far(&tree.schema)?);
+            let all = votes.iter().sum::<u64>().max(1) as f64;
+            Some(votes.iter().map(|count| *count as f64 / all).collect())
+        };
+        let mut trees = self.trees.selection.iter();
+        let (tree, reads, writes) = trees.find_map(|tree| {
+            let [reads, writes] = either;
+            Some((tree, shares(tree, reads)?, shares(tree, writes)?))
+        })?;
+        let share = |class: usize| (reads[class] + writes[class]) / 2.0;
+        let more = |best, at| if share(at) > share(best) { at } else { best };
+        let class = (0..tree.schema.classes.len()).reduce(more)?;
+        let [read, write] = either.each_ref().map(|it| it.ratio.unwrap_or(f64::NAN));
+        Some(Decision {
+            policy: policy(&tree.schema.classes[class]).ok()?,
+            tree: tree.name.clone(),
+            reason: format!(
+                "nothing has arrived, ratio {read:.1} (read), {write:.1} (write): so in {:.0} % of such cases",
+                100.0 * share(class)
+            ),
+            situation: Selection::default(),
+            votes: (0, 0),
+        })
+    }
 }
 
-/// Sees what arrives and decides at the end of each period. See the crate's header.
+/// Sees what arrives and decides: see [`Lookout`] for when.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    metrics: Metrics,
+    lookout: Lookout,
     chooser: Chooser,
 }
 
@@ -510,7 +575,7 @@ impl Selector {
     /// A selector for a storage with such stripes.
     pub fn new(chooser: Chooser, stripe: u64) -> Selector {
         Selector {
-            metrics: Metrics::new(stripe),
+            lookout: Lookout::new(stripe),
             chooser,
         }
     }
@@ -521,12 +586,12 @@ impl Selector {
     /// A request arrives.
     #[inline]
     pub fn arrived(&mut self, request: &Request, now: Nanos) {
-        self.metrics.arrived(request, now);
+        self.lookout.arrived(request, now);
     }
 
-    /// A period is over. See [`Chooser::decide`].
-    pub fn decide(&mut self) -> Option<Decision> {
-        let period = self.metrics.end_period();
+    /// A part of a period is over. See [`Chooser::decide`].
+    pub fn part_over(&mut self) -> Option<Decision> {
+        let period = self.lookout.part_over()?;
         self.chooser.decide(&period)
     }
 }
@@ -585,13 +650,13 @@ mod tests {
         let decide = |drive| {
             let mut selector = Selector::new(Chooser::new(trees(), drive), 32 << 10);
             arrivals(&mut selector, 100, 50);
-            selector.decide().expect("enough")
+            selector.part_over().expect("enough")
         };
         let disk = decide(drive("pastel"));
         assert_eq!(disk.policy, Some(PolicyKind::Sjf));
         assert!(disk.situation.ratio.is_some_and(|ratio| ratio > 15.0));
-        assert_eq!(disk.situation.class, Class::ContiguousSmall);
-        assert_eq!((disk.situation.files, disk.votes), (2, (2, 2)));
+        assert_eq!(disk.situation.class, Some(Class::ContiguousSmall));
+        assert_eq!((disk.situation.files, disk.votes), (Some(2), (2, 2)));
         let said = disk.to_string();
         assert!(
             said.starts_with("SJF by T3: ratio") && said.contains("2 of 2 files"),
@@ -604,11 +669,38 @@ mod tests {
     #[test]
     fn too_little_decides_nothing() {
         let mut selector = Selector::new(Chooser::new(trees(), None), 32 << 10);
-        assert_eq!(selector.decide(), None);
+        assert_eq!(selector.part_over(), None);
         arrivals(&mut selector, 31, 1);
-        assert_eq!(selector.decide(), None);
+        assert_eq!(selector.part_over(), None);
         arrivals(&mut selector, 32, 1);
-        assert!(selector.decide().is_some());
+        assert!(selector.part_over().is_some());
+    }
+
+    #[test]
+    fn before_anything_arrives_the_device_decides_if_it_is_known() {
+        let begin = |name| {
+            let drive = Drive::new(Model::named(name).expect(name));
+            let first = Chooser::new(trees(), Some(drive)).begin().expect("known");
+            assert_eq!(first.situation, Selection::default());
+            assert!(first.reason.contains("nothing has arrived"), "{first}");
+            first.policy
+        };
+        assert_eq!(begin("pastel"), Some(PolicyKind::Sjf));
+        assert_eq!(begin("edel"), None);
+        assert_eq!(Chooser::new(trees(), None).begin(), None);
+    }
+
+    #[test]
+    fn the_shipped_trees_begin_with_what_disks_and_ssds_want() {
+        let begin = |name| {
+            let drive = Drive::new(Model::named(name).expect(name));
+            let mut chooser = Chooser::new(Trees::shipped(), Some(drive));
+            chooser.begin().expect("known").policy
+        };
+        for disk in ["pastel", "graphene", "suno"] {
+            assert_eq!(begin(disk), Some(PolicyKind::Aioli), "{disk}");
+        }
+        assert_ne!(begin("edel"), Some(PolicyKind::Aioli), "it waits in vain");
     }
 
     #[test]

@@ -96,6 +96,35 @@ impl Node {
         }
     }
 
+    /// Adds up the cases of all answers that there are from here on.
+    fn vote(&self, values: &[Option<f64>], votes: &mut [u64]) {
+        let ways: Vec<&Node> = match self {
+            Node::Leaf { class, cases } => {
+                votes[*class] += cases;
+                return;
+            }
+            Node::Number {
+                feature,
+                threshold,
+                below,
+                above,
+            } => match values[*feature] {
+                Some(value) if value <= *threshold => vec![below],
+                Some(_) => vec![above],
+                None => vec![below, above],
+            },
+            Node::OneOf { feature, ways } => match values[*feature] {
+                Some(value) => ways
+                    .get(value as usize)
+                    .or(ways.last())
+                    .into_iter()
+                    .collect(),
+                None => ways.iter().collect(),
+            },
+        };
+        ways.into_iter().for_each(|way| way.vote(values, votes));
+    }
+
     /// Where a case goes on from here; none at an answer.
     fn step(&self, values: &[f64]) -> Option<&Node> {
         match self {
@@ -143,6 +172,18 @@ impl Tree {
             Node::Leaf { class, .. } => *class,
             _ => 0, // A question always has a way on.
         }
+    }
+
+    /// Of the cases that the tree was made from, how many it answers so, by the place of the class, among those that a case may be
+    /// of which not everything is known.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer values than features.
+    pub fn votes(&self, values: &[Option<f64>]) -> Vec<u64> {
+        let mut votes = vec![0; self.schema.classes.len()];
+        self.root.vote(values, &mut votes);
+        votes
     }
 
     /// The name of the answer for a case.
@@ -234,6 +275,10 @@ mod tests {
         assert_eq!(tree.answer(&[7.126, 1.0]), "aIOLi");
         let reason = tree.reason(&[7.126, 1.0]);
         assert_eq!(reason, "ratio 7.13 > 2.5, operation write (3 cases)");
+        // What is not known may be anything.
+        assert_eq!(tree.votes(&[None, Some(0.0)]), [3, 3, 0]);
+        assert_eq!(tree.votes(&[Some(7.0), None]), [0, 3, 3]);
+        assert_eq!(tree.votes(&[Some(2.0), None]), [3, 0, 0]);
         // What cannot be has an answer all the same.
         assert_eq!(tree.answer(&[f64::NAN, 9.0]), "aIOLi");
         assert_eq!((tree.root.leaves(), tree.root.nodes()), (3, 5));

@@ -155,16 +155,16 @@ impl WarmStart {
         let size = situation.size.number();
         let is_shared = situation.access != Access::OwnFiles;
         Selection {
-            op: situation.op,
-            files: if is_shared {
+            op: Some(situation.op),
+            files: Some(if is_shared {
                 1
             } else {
                 situation.processes.number()
-            },
-            class: Class::of(
+            }),
+            class: Some(Class::of(
                 situation.access != Access::SharedStrided,
                 size > self.stripe,
-            ),
+            )),
             file_bytes: None,
             ratio: self
                 .drive

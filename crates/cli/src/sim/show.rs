@@ -5,6 +5,7 @@ use crate::table::{Cell, Table};
 use crate::terminal::prose;
 use presagio_core::Histogram;
 use presagio_sim::{AppReport, Decided, LevelReport, Place, PolicyChoice, Verdict};
+use presagio_tune::Class;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -129,7 +130,7 @@ fn decision_json(decided: &Decided) -> Value {
     match &decided.verdict {
         Verdict::Trees(decision) => json!({
             "place": place, "at_ns": at_ns, "policy": decision.name(),
-            "class": decision.situation.class.name(), "tree": decision.tree,
+            "class": decision.situation.class.map(Class::name), "tree": decision.tree,
             "reason": decision.reason,
         }),
         learned => json!({

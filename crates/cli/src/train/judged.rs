@@ -1,7 +1,7 @@
 //! What was learned, held against situations that nothing was learned from.
 //!
 //! Trees choose once and for a whole run: what that takes is looked up. `policy = "auto"` is run, from begin to end: it begins
-//! without a scheduler and decides in every period by what has arrived so far, as it does in an I/O node.
+//! with what suits the device and decides in every period by what has arrived so far, as it does in an I/O node.
 
 use super::{jobs, on_all_cores, part};
 use crate::bench::{Bar, Report};

@@ -204,8 +204,8 @@ impl Part {
         let seen = periods.filter_map(|(period, at)| {
             let op = self.situations[*at].op;
             let known = Selection {
-                class: majority_of(detection, period, op)?.0,
-                files: period.accessed[op.index()],
+                class: Some(majority_of(detection, period, op)?.0),
+                files: Some(period.accessed[op.index()]),
                 ..self.known[*at].clone()
             };
             Some((known, *at))
@@ -447,7 +447,7 @@ fn majority(learned: &Learned, part: &Part) -> Vec<[f64; 2]> {
             let situation = &part.situations[*at];
             situation.platform.device == device && situation.op == op
         });
-        let right = of.map(|(known, at)| known.class == part.situations[*at].class);
+        let right = of.map(|(known, at)| known.class == Some(part.situations[*at].class));
         let right: Vec<bool> = right.collect();
         let count = right.iter().filter(|right| **right).count();
         count as f64 / right.len().max(1) as f64

@@ -1,11 +1,11 @@
-//! `--policy auto` in a comparison: once a period the policy that suits what arrived, as in `presagio ionode`. What was
-//! decided in one round holds in the next.
+//! `--policy auto` in a comparison: what suits the device, and once a period the policy that suits what arrived, as in `presagio
+//! ionode`. What was decided in one round holds in the next.
 
 use super::Policy;
 use presagio_core::Request;
 use presagio_engine::{Engine, Recorder};
 use presagio_sched::{PolicyKind, Settings};
-use presagio_tune::{Chooser, Decision, Metrics, Selector};
+use presagio_tune::{Chooser, Decision, Lookout, Selector};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 /// What decides, and what it decided. See the module's header.
 pub struct Auto {
-    metrics: Arc<Mutex<Metrics>>,
+    lookout: Arc<Mutex<Lookout>>,
     chooser: Mutex<Chooser>,
     state: Mutex<State>,
     ended: Condvar,
@@ -28,8 +28,8 @@ struct State {
     is_over: bool,
 }
 
-/// Tells the metrics of what arrives.
-struct Watcher(Arc<Mutex<Metrics>>);
+/// Tells of what arrives.
+struct Watcher(Arc<Mutex<Lookout>>);
 
 impl Recorder for Watcher {
     fn arrival(&mut self, request: &Request) {
@@ -42,15 +42,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Auto {
-    /// It begins with TO-agg, as a node does.
-    pub fn new(chooser: Chooser) -> Auto {
+    /// It begins with what suits the device; with TO-agg where that is not known, as a node does.
+    pub fn new(mut chooser: Chooser) -> Auto {
+        let first = chooser.begin();
+        let policy = |first: &Decision| first.policy.unwrap_or(PolicyKind::Noop);
         let state = State {
-            policy: PolicyKind::ToAgg,
-            last: None,
+            policy: first.as_ref().map_or(PolicyKind::ToAgg, policy),
+            last: first,
             is_over: false,
         };
         Auto {
-            metrics: Arc::new(Mutex::new(Metrics::new(Selector::STRIPE))),
+            lookout: Arc::new(Mutex::new(Lookout::new(Selector::STRIPE))),
             chooser: Mutex::new(chooser),
             state: Mutex::new(state),
             ended: Condvar::new(),
@@ -71,20 +73,23 @@ impl Auto {
     pub fn watch(&self, engine: &Engine) {
         lock(&self.state).is_over = false;
         // What arrived in the round before is of another engine's time.
-        lock(&self.metrics).end_period();
-        engine.record(Some(Box::new(Watcher(self.metrics.clone()))));
+        lock(&self.lookout).end_period();
+        engine.record(Some(Box::new(Watcher(self.lookout.clone()))));
     }
 
     /// Decides until the round is over.
     pub fn run(&self, engine: &Engine) -> io::Result<()> {
         let mut state = lock(&self.state);
         loop {
-            let waited = self.ended.wait_timeout_while(state, PERIOD, |s| !s.is_over);
+            let part = PERIOD / Lookout::PARTS;
+            let waited = self.ended.wait_timeout_while(state, part, |s| !s.is_over);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.is_over {
                 return Ok(());
             }
-            let period = lock(&self.metrics).end_period();
+            let Some(period) = lock(&self.lookout).part_over() else {
+                continue;
+            };
             let Some(decision) = lock(&self.chooser).decide(&period) else {
                 continue;
             };
