@@ -54,8 +54,9 @@ const SETTLES: f64 = 0.1;
 /// The share of a period that has to be measured for it to count.
 const COUNTS: f64 = 0.5;
 
-/// The first period of an arm counts if it gave less than this share of what the period before gave: there is no need to see more.
-const DISASTER: f64 = 0.5;
+/// The first period of an arm counts if it gave less than this share of what the period before gave: clients that are out of step for a
+/// while do not explain that, and there is no need to see more.
+const DISASTER: f64 = 0.25;
 
 /// The share of a period after which what arrives is glanced at, and the length of one that begins because of that.
 const GLANCES: f64 = 0.125;
