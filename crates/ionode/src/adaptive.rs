@@ -1,17 +1,14 @@
 //! `--policy adaptive`: learns, while the node runs, which policy and which TWINS window suit what arrives.
 //!
-//! A period, from its beginning to the next:
+//! [`Pulse`] says when a period begins and ends, and what it is good for. In each:
 //!
 //! 1. The engine tells under its lock of each request that comes and that waits no longer ([`Watch`]), and counts bytes and busy time.
 //! 2. When the period is over, what was seen and served is an [`Observation`]. It teaches the node's own tuner, and is
 //!    announced to the council if there is one.
 //! 3. The council's answer comes some milliseconds later and is carried out then. Without an answer for [`ALONE_AFTER`]
 //!    periods, or without a council, the node's own tuner decides.
-//! 4. After a switch the old policy runs dry. That time counts for neither: what is measured begins a while later. The first period
-//!    does not count either, unless it was a disaster: clients that wait for their answers come in step, or out of it, by what was in
-//!    force before, and an arm would be judged by what the last one left behind. A node that decides alone keeps the arm meanwhile.
-//! 5. Within a period the node glances at what arrives. When that is not what it was (another operation, other sizes), the
-//!    period would tell of two workloads: a short one begins at once, and its end is the decision.
+//! 4. When within a period something else begins to arrive, a node that decides alone goes back at once to what was best when such came
+//!    before.
 //!
 //! The situation is what can be counted, or, with [`AdaptiveConfig::patterns`], the pattern that the period matches. A council
 //! that matches patterns says so when it listens, and gets them.
@@ -32,8 +29,8 @@ use presagio_engine::{Done, Recorder};
 use presagio_pattern::{Pattern, Settings};
 use presagio_sched::SettingsError;
 use presagio_tune::{
-    Alone, Arm, Candidate, Choice, Context, Detector, Observation, REQUESTS_MIN, Tuner,
-    TunerSettings, WarmStart, Watch, Why,
+    Alone, Arm, Candidate, Choice, Context, Cut, Detector, Due, Ended, Evidence, Observation,
+    Pulse, Tuner, TunerSettings, WarmStart, Watch, Why,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, json};
@@ -47,20 +44,6 @@ use std::time::{Duration, Instant};
 
 /// Periods without an answer after which a node decides alone.
 pub const ALONE_AFTER: u64 = 3;
-
-/// The share of a period for which nothing is measured after a switch.
-const SETTLES: f64 = 0.1;
-
-/// The share of a period that has to be measured for it to count.
-const COUNTS: f64 = 0.5;
-
-/// The first period of an arm counts if it gave less than this share of what the period before gave: clients that are out of step for a
-/// while do not explain that, and there is no need to see more.
-const DISASTER: f64 = 0.25;
-
-/// The share of a period after which what arrives is glanced at, and the length of one that begins because of that.
-const GLANCES: f64 = 0.125;
-const SHORT: f64 = 0.25;
 
 /// Bytes of explanations that a node keeps.
 const LOG_MAX: u64 = 64 << 20;
@@ -151,28 +134,8 @@ pub struct Said {
 #[derive(Default)]
 struct Eyes {
     watch: Watch,
-    glance: Glance,
     /// Makes a pattern of it, if somebody wants that.
     patterns: Option<presagio_pattern::Recorder>,
-}
-
-/// Requests since the last glance, and their bytes: by operation.
-#[derive(Clone, Copy, Default)]
-struct Glance {
-    requests: [u64; 2],
-    bytes: [u64; 2],
-}
-
-/// What a glance tells: the operation of most requests, and the power of two of their size.
-type Look = (usize, u32);
-
-impl Glance {
-    /// None if too little arrived.
-    fn look(&self) -> Option<Look> {
-        let op = usize::from(self.requests[1] > self.requests[0]);
-        let size = self.bytes[op].checked_div(self.requests[op])?;
-        (self.requests[op] >= REQUESTS_MIN).then(|| (op, size.max(1).ilog2()))
-    }
 }
 
 /// Tells of what arrives.
@@ -183,9 +146,6 @@ impl Recorder for Watcher {
         // Held by nobody but for the end of a period.
         let mut eyes = lock(&self.0);
         eyes.watch.arrived(request);
-        let op = request.op.index();
-        eyes.glance.requests[op] += 1;
-        eyes.glance.bytes[op] += request.range.len();
         if let Some(patterns) = &mut eyes.patterns {
             patterns.observe(request.file, request.op, request.range);
         }
@@ -349,47 +309,32 @@ impl Adaptive {
 
 /// Decides until the node ends.
 pub fn run(adaptive: &Adaptive, node: &Shared, ending: &OwnedFd) {
-    let mut pulse = Pulse::new(adaptive, node);
+    let mut periods = Periods::new(adaptive, node);
     loop {
         let mut waits = vec![PollFd::new(ending, PollFlags::IN)];
         if let Some(client) = &adaptive.client {
             waits.push(PollFd::from_borrowed_fd(client.came(), PollFlags::IN));
         }
-        let timeout = pulse.next().saturating_duration_since(Instant::now());
-        let timeout = rustix::time::Timespec::try_from(timeout).ok();
+        let timeout = periods.pulse.next().since(periods.now());
+        let timeout = rustix::time::Timespec::try_from(Duration::from(timeout)).ok();
         let _ = poll(&mut waits, timeout.as_ref());
         if !waits[0].revents().is_empty() {
             return;
         }
-        pulse.beat();
+        periods.beat();
     }
 }
 
 /// A node's periods.
-struct Pulse<'a> {
+struct Periods<'a> {
     adaptive: &'a Adaptive,
     node: &'a Shared,
-    /// When this period is over.
-    until: Instant,
-    /// From when on it is measured, if that is still to come.
-    settles: Option<Instant>,
-    /// From when on it was measured, and what was done before.
-    begun: Instant,
+    /// The node's clock for them, and when what begins and ends.
+    clock: Instant,
+    pulse: Pulse,
+    /// What was done before this one was measured, and how often the settings had changed then.
     before: Done,
-    /// How often the settings had changed then.
     settings: u64,
-    /// Whether nothing came between the last two glances.
-    is_still: bool,
-    /// Whether what is in force was not in force in the period before, and what that gave by busy second.
-    is_first: bool,
-    reward: Option<f64>,
-    /// When to glance next, and what was seen when the workload was last known.
-    glances: Instant,
-    known: Option<Look>,
-    /// Whether this period was begun because the workload changed.
-    is_short: bool,
-    /// Whether the next change begins one: a whole period is due between two, or what always changes would never be judged.
-    may_cut: bool,
     /// Announcements count from 1.
     sequence: u64,
     /// The last one that was answered.
@@ -398,72 +343,70 @@ struct Pulse<'a> {
     spare: Option<presagio_pattern::Recorder>,
 }
 
-impl<'a> Pulse<'a> {
-    fn new(adaptive: &'a Adaptive, node: &'a Shared) -> Pulse<'a> {
-        let now = Instant::now();
+impl<'a> Periods<'a> {
+    fn new(adaptive: &'a Adaptive, node: &'a Shared) -> Periods<'a> {
         let patterns = || presagio_pattern::Recorder::new(&Settings::ours());
         lock(&adaptive.watch).patterns = adaptive.wants_patterns().then(patterns);
-        Pulse {
+        Periods {
             adaptive,
             node,
-            until: now + adaptive.period,
-            settles: None,
-            begun: now,
+            clock: Instant::now(),
+            pulse: Pulse::new(adaptive.period.into(), Nanos::ZERO),
             before: node.data.engine().done(),
             settings: node.settings_changed(),
-            is_still: true,
-            is_first: false,
-            reward: None,
-            glances: now + adaptive.period.mul_f64(GLANCES),
-            known: None,
-            is_short: false,
-            may_cut: true,
             sequence: 0,
             answered: 0,
             spare: None,
         }
     }
 
-    /// When there is something to do.
-    fn next(&self) -> Instant {
-        let settles = self.settles.unwrap_or(self.until);
-        settles.min(self.until).min(self.glances)
+    fn now(&self) -> Nanos {
+        self.clock.elapsed().into()
     }
 
     fn beat(&mut self) {
         self.listen();
-        let now = Instant::now();
-        if now >= self.until {
-            self.end(now);
-        } else if self.settles.is_some_and(|moment| now >= moment) {
-            self.begin(now);
+        let now = self.now();
+        match self.pulse.due(now) {
+            Due::Ended => self.end(now),
+            Due::Settled => {
+                self.pulse.begin(now);
+                self.begin();
+            }
+            Due::Nothing => {}
         }
-        if now >= self.glances {
-            self.glance(now);
+        if self.pulse.glances(now) {
+            let glance = lock(&self.adaptive.watch).watch.glance();
+            if let Some(cut) = self.pulse.glance(glance, now) {
+                self.begin();
+                self.resume(cut);
+            }
         }
     }
 
-    /// Is this still the same workload?
-    fn glance(&mut self, now: Instant) {
-        self.glances = now + self.adaptive.period.mul_f64(GLANCES);
-        let glance = std::mem::take(&mut lock(&self.adaptive.watch).glance);
-        self.is_still = glance.requests == [0; 2];
-        let Some(look) = glance.look() else { return };
-        let before = self.known.replace(look);
-        if before.is_none_or(|before| before == look) || !self.may_cut {
+    /// Whether the node decides by itself: nobody else does, or answers.
+    fn is_alone(&self) -> bool {
+        self.adaptive.client.is_none() || self.answered + ALONE_AFTER < self.sequence
+    }
+
+    /// Something else arrives now.
+    fn resume(&mut self, cut: Cut) {
+        let Some(arm) = cut.best.filter(|_| self.is_alone()) else {
             return;
+        };
+        let choice = Choice {
+            arm,
+            why: Why::Returns,
+            candidates: Vec::new(),
+        };
+        self.explain(None, None, &choice);
+        if self.carry_out(said_by_node(None, &choice, None), &[]) {
+            self.pulse.resumed(self.now());
         }
-        self.begin(now);
-        // What came of another workload says nothing about this one.
-        (self.is_first, self.reward) = (false, None);
-        self.until = now + self.adaptive.period.mul_f64(SHORT);
-        (self.is_short, self.may_cut) = (true, false);
     }
 
     /// From now on it counts; the pattern of what came before.
-    fn begin(&mut self, now: Instant) -> Option<Pattern> {
-        self.settles = None;
-        self.begun = now;
+    fn begin(&mut self) -> Option<Pattern> {
         self.before = self.node.data.engine().done();
         self.settings = self.node.settings_changed();
         lock(&self.adaptive.watch).watch.end_period();
@@ -501,23 +444,32 @@ impl<'a> Pulse<'a> {
             explores: decision.explores,
             seen: lock(&self.adaptive.last).as_ref().and_then(|it| it.seen),
         };
-        self.carry_out(said, &[]);
+        if self.carry_out(said, &[]) {
+            self.pulse.switched(self.now());
+        }
     }
 
-    /// A period is over.
-    fn end(&mut self, now: Instant) {
-        let (seen, whole) = self.observe(now);
-        let is_telling = self.is_telling(&seen);
-        let realised = whole.filter(|_| is_telling);
-        let may_decide = is_telling && !self.is_quiet();
+    /// A period is over, unless it goes on.
+    fn end(&mut self, now: Nanos) {
+        let engine = self.node.data.engine();
+        let seen = self.observe(now);
+        let ended = Ended {
+            reward: seen.reward(),
+            glance: lock(&self.adaptive.watch).watch.peek(),
+            is_waiting: engine.queued() + engine.in_flight() > 0,
+            is_unchanged: self.settings == self.node.settings_changed(),
+        };
+        let Some(worth) = self.pulse.end(ended, now) else {
+            return;
+        };
         let in_force = self.node.arm();
-        self.until += self.adaptive.period;
-        self.may_cut |= !std::mem::take(&mut self.is_short);
-        if self.until <= now {
-            // The machine was asleep, or far too busy.
-            self.until = now + self.adaptive.period;
-        }
-        let pattern = self.begin(now);
+        let whole = worth.is_whole.then_some(in_force);
+        let realised = whole.filter(|_| worth.is_telling);
+        let seen = Observation {
+            arrived: lock(&self.adaptive.watch).watch.end_period(),
+            ..seen
+        };
+        let pattern = self.begin();
         self.sequence += 1;
         if let Some(client) = &self.adaptive.client {
             client.announce(wire::Announcement {
@@ -532,37 +484,37 @@ impl<'a> Pulse<'a> {
         if let Some(said) = lock(&self.adaptive.last).as_mut() {
             said.seen = Some(seen);
         }
-        let is_alone =
-            self.adaptive.client.is_none() || self.answered + ALONE_AFTER < self.sequence;
-        let choosing = is_alone.then_some(may_decide);
-        let arms = (whole, realised, in_force);
-        let (context, choice) = self.learn((&seen, pattern), arms, choosing);
+        let is_alone = self.is_alone();
+        let (context, evidence, choice) = self.learn(
+            (&seen, pattern),
+            realised,
+            in_force,
+            is_alone && worth.may_choose,
+        );
         if let Some(context) = context {
             let view = &self.node.view;
             view.entered(self.node, context, choice.arm, &choice.why);
         }
         if is_alone {
             self.adaptive.alone.fetch_add(1, Relaxed);
-            let said = Said {
-                arm: choice.arm,
-                context: context.map(|it| it.to_string()).unwrap_or_default(),
-                why: choice.why.to_string(),
-                by: "node",
-                explores: explores(choice.why),
-                seen: Some(seen),
-            };
-            self.carry_out(said, &choice.candidates);
+            self.explain(context, Some((&seen, whole, evidence)), &choice);
+            if choice.why == Why::Best {
+                self.pulse.found_best(choice.arm);
+            }
+            let said = said_by_node(context, &choice, Some(seen));
+            if self.carry_out(said, &choice.candidates) {
+                self.pulse.switched(self.now());
+            }
         }
     }
 
-    /// What was seen and served, and what was in force for all of it.
-    fn observe(&self, now: Instant) -> (Observation, Option<Arm>) {
+    /// What was served and by whom; what arrived is told when the period is over.
+    fn observe(&self, now: Nanos) -> Observation {
         let node = self.node;
-        let measured = now.saturating_duration_since(self.begun);
         let done = node.data.engine().done().since(self.before);
         let connections = node.connections();
-        let seen = Observation {
-            period: Nanos::from(measured),
+        Observation {
+            period: self.pulse.measured(now),
             busy: done.busy,
             served: done.bytes.iter().sum(),
             servers: node.export.storage().servers(),
@@ -570,62 +522,61 @@ impl<'a> Pulse<'a> {
             // All of them: how many came in a period depends on what was in force, and what is tried must not choose the situation
             // in which it is judged.
             processes: connections as u32,
-            arrived: lock(&self.adaptive.watch).watch.end_period(),
-        };
-        let is_settled = self.settles.is_none()
-            && self.settings == node.settings_changed()
-            && measured >= self.adaptive.period.mul_f64(COUNTS);
-        (seen, is_settled.then(|| node.arm()))
+            arrived: None,
+        }
     }
 
-    /// Whether whoever asked has stopped: to try something would leave it in force for what comes after the pause.
-    fn is_quiet(&self) -> bool {
-        let engine = self.node.data.engine();
-        let came = lock(&self.adaptive.watch).glance.requests;
-        self.is_still && came == [0; 2] && engine.queued() + engine.in_flight() == 0
-    }
-
-    /// Whether a period says what its arm is worth, and not what was in force before.
-    fn is_telling(&mut self, seen: &Observation) -> bool {
-        let is_first = std::mem::take(&mut self.is_first);
-        let before = std::mem::replace(&mut self.reward, seen.reward());
-        let both = before.zip(self.reward);
-        !is_first || both.is_some_and(|(before, now)| now < DISASTER * before)
-    }
-
-    /// Teaches the node's own tuner, whoever decides: the node, if it is `choosing`, and then it may be that nothing is to be
-    /// decided. The arms are what was in force in the whole period, the same if that is to be learned from, and what is now.
+    /// Teaches the node's own tuner, whoever decides, and asks it what to do if it `chooses`. The arms are what was in force in all that
+    /// is to be learned from, and what is now.
     fn learn(
         &self,
         (seen, pattern): (&Observation, Option<Pattern>),
-        (whole, realised, in_force): (Option<Arm>, Option<Arm>, Arm),
-        choosing: Option<bool>,
-    ) -> (Option<Context>, Choice) {
+        realised: Option<Arm>,
+        in_force: Arm,
+        chooses: bool,
+    ) -> (Option<Context>, Evidence, Choice) {
         let mut books = lock(&self.adaptive.books);
         let books = &mut *books;
         let alone = &mut books.alone;
-        let (context, choice) = match choosing {
-            Some(false) => alone.wait_with(seen, pattern, in_force),
-            _ => alone.decide_with(seen, pattern, realised, in_force),
+        let (context, evidence) = alone.hear(seen, pattern, realised);
+        let choice = match chooses {
+            true => alone.choose(context.as_ref(), in_force),
+            false => alone.stay(context.as_ref(), in_force),
         };
         if let Some(keeper) = &books.keeper {
             keeper.keep_learned(alone.learned_mut(), BTreeMap::new());
         }
-        if let Some(log) = books.log.as_mut().filter(|_| choosing.is_some()) {
-            log.add(&explanation(
-                &self.node.config.name,
-                seen,
-                whole,
-                context,
-                &choice,
-            ));
-            log.flush();
-        }
-        (context, choice)
+        (context, evidence, choice)
     }
 
-    /// Switches, unless somebody said by hand what to do.
-    fn carry_out(&mut self, said: Said, candidates: &[Candidate]) {
+    /// Writes down why the node decides so: what was seen in the period, if one is over, what was in force in all of it, and whether
+    /// that was learned from.
+    fn explain(
+        &self,
+        context: Option<Context>,
+        period: Option<(&Observation, Option<Arm>, Evidence)>,
+        choice: &Choice,
+    ) {
+        let mut books = lock(&self.adaptive.books);
+        let Some(log) = &mut books.log else { return };
+        let evidence = period.map(|(seen, whole, learned)| {
+            let mut evidence = observed(seen);
+            evidence["in_force"] = whole.map(|arm| arm.to_string()).into();
+            evidence["bytes_per_busy_s"] = seen.reward().into();
+            evidence["learned"] = learned.to_string().into();
+            evidence
+        });
+        log.add(&explanation(
+            &self.node.config.name,
+            context,
+            evidence,
+            choice,
+        ));
+        log.flush();
+    }
+
+    /// Switches, unless somebody said by hand what to do; says whether it did.
+    fn carry_out(&mut self, said: Said, candidates: &[Candidate]) -> bool {
         let adaptive = self.adaptive;
         let before = self.node.arm();
         self.node.view.said(self.node, before, &said, candidates);
@@ -633,27 +584,34 @@ impl<'a> Pulse<'a> {
         *lock(&adaptive.last) = Some(said.clone());
         let is_on = adaptive.is_on();
         if !*is_on || said.arm == self.node.arm() {
-            return;
+            return false;
         }
-        match self.node.set_arm(said.arm) {
-            Ok(()) => {
-                adaptive.changes.fetch_add(1, Relaxed);
-                self.settles = Some(Instant::now() + adaptive.period.mul_f64(SETTLES));
-                self.is_first = true;
-                let Said {
-                    arm,
-                    by,
-                    why,
-                    context,
-                    ..
-                } = said;
-                tracing::info!("{arm}, chosen by the {by}: {why}; {context}");
-            }
-            Err(error) => {
-                let error: &SettingsError = &error;
-                tracing::warn!("{} was chosen and cannot be used: {error}", said.arm);
-            }
+        if let Err(error) = self.node.set_arm(said.arm) {
+            let error: &SettingsError = &error;
+            tracing::warn!("{} was chosen and cannot be used: {error}", said.arm);
+            return false;
         }
+        adaptive.changes.fetch_add(1, Relaxed);
+        let Said {
+            arm,
+            by,
+            why,
+            context,
+            ..
+        } = said;
+        tracing::info!("{arm}, chosen by the {by}: {why}; {context}");
+        true
+    }
+}
+
+fn said_by_node(context: Option<Context>, choice: &Choice, seen: Option<Observation>) -> Said {
+    Said {
+        arm: choice.arm,
+        context: context.map(|it| it.to_string()).unwrap_or_default(),
+        why: choice.why.to_string(),
+        by: "node",
+        explores: explores(choice.why),
+        seen,
     }
 }
 
@@ -670,14 +628,10 @@ fn explores(why: Why) -> bool {
 /// A line of the node's own log, with the fields of the council's.
 fn explanation(
     name: &str,
-    seen: &Observation,
-    whole: Option<Arm>,
     context: Option<Context>,
+    evidence: Option<Value>,
     choice: &Choice,
 ) -> Value {
-    let mut evidence = observed(seen);
-    evidence["in_force"] = whole.map(|arm| arm.to_string()).into();
-    evidence["bytes_per_busy_s"] = seen.reward().into();
     json!({
         "at": unix_ms(),
         "node": name,
@@ -694,29 +648,11 @@ fn explanation(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use presagio_core::{FileId, Op, Range, RequestId};
 
     #[test]
     fn only_what_was_announced_lately_is_answered() {
         let answered: Vec<u64> = (0..9).filter(|decided| answers(*decided, 5)).collect();
         assert_eq!(answered, [4, 5]);
         assert!(!answers(u64::MAX, 5) && answers(0, 0));
-    }
-
-    #[test]
-    fn a_glance_tells_operation_and_size_of_what_arrives() {
-        let eyes = Arc::<Mutex<Eyes>>::default();
-        let mut watcher = Watcher(eyes.clone());
-        let mut arrive = |op: Op, size: u64, count: u64| {
-            for at in 0..count {
-                let range = Range::at(at * size, size);
-                watcher.arrival(&Request::new(RequestId(at), FileId(1), op, range));
-            }
-            std::mem::take(&mut lock(&eyes).glance).look()
-        };
-        assert_eq!(arrive(Op::Read, 4096, REQUESTS_MIN - 1), None);
-        assert_eq!(arrive(Op::Read, 4096, REQUESTS_MIN), Some((0, 12)));
-        assert_eq!(arrive(Op::Write, 5000, 100), Some((1, 12)));
-        assert_eq!(arrive(Op::Write, 0, 100), Some((1, 0)));
     }
 }

@@ -2,6 +2,8 @@
 //! of a level decide together. The code that learns is that of `presagio ionode` and `presagio council` (`presagio-tune`); here
 //! it sits on the seam for whoever steers.
 //!
+//! When a scheduler decides, and which of its periods count, is [`Pulse`]'s to say, as on a node.
+//!
 //! What was learned outlives a run in a [`Memory`], as it outlives a job on a real node.
 
 use crate::report::{Decided, Verdict};
@@ -11,16 +13,16 @@ use crate::{Failed, ScenarioError};
 use presagio_core::{Nanos, Request};
 use presagio_pattern::{KnowledgeBase, Pattern, Recorder, Settings};
 use presagio_tune::{
-    Alone, Announcement, Arm, Council, CouncilSettings, Detector, NodeId, Observation, Tuner,
-    TunerSettings, Watch,
+    Alone, Announcement, Arm, Arrived, Choice, Council, CouncilSettings, Cut, Detector, Due, Ended,
+    NodeId, Observation, Pulse, Tuner, TunerSettings, Watch, Why, Worth,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often is decided where the scenario does not say it.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// An arm that came into force in this share of a period counts for all of it.
-const LATE: u64 = 20;
+/// How often in a period one looks whether something is due: as often as a node glances at what arrives.
+const TICKS: u64 = 8;
 
 /// What schedulers have learned, from one run to the next.
 #[derive(Clone, Debug, Default)]
@@ -56,11 +58,12 @@ struct DeskState {
     watch: Watch,
     /// Makes patterns, where those are contexts.
     recorder: Option<Recorder>,
-    /// Applications that asked for something in the period.
+    pulse: Pulse,
+    /// Since the period is measured: what was served, for how long there was something to do, and which applications asked for something.
+    served: u64,
+    busy: Nanos,
     apps: BTreeSet<u32>,
     in_force: Arm,
-    /// What was in force in the whole period, if it was one.
-    realised: Option<Arm>,
 }
 
 impl<'a, 'm> Adaptive<'a, 'm> {
@@ -95,7 +98,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         for (level, scheduling, count) in adaptive {
             for place in (0..count).map(|number| place(level, number)) {
                 memory.prepare(place, scheduling, detector, period);
-                desks.insert(place, DeskState::new(scheduling));
+                desks.insert(place, DeskState::new(scheduling, period));
             }
         }
         Ok(Some(Adaptive {
@@ -142,17 +145,82 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         Nanos(2 * network.latency.0 + network.jitter.0)
     }
 
-    fn observe(&mut self, seen: &Seen) -> Option<Observation> {
-        let scenario = self.scenario;
+    /// What is due at a scheduler.
+    fn beat(&mut self, seen: &Seen, now: Nanos) -> Option<(Verdict, Change)> {
         let desk = self.desks.get_mut(&seen.place)?;
-        let apps = std::mem::take(&mut desk.apps);
-        let all = apps
+        desk.served += seen.served.iter().sum::<u64>();
+        desk.busy += seen.busy;
+        let mut done = None;
+        match desk.pulse.due(now) {
+            Due::Ended => done = self.end_period(seen, now),
+            Due::Settled => {
+                desk.pulse.begin(now);
+                desk.begin();
+            }
+            Due::Nothing => {}
+        }
+        let desk = self.desks.get_mut(&seen.place)?;
+        let cut = match desk.pulse.glances(now) {
+            true => desk.pulse.glance(desk.watch.glance(), now),
+            false => None,
+        };
+        cut.and_then(|cut| self.resume(seen.place, cut, now))
+            .or(done)
+    }
+
+    /// A period is over, unless it goes on.
+    fn end_period(&mut self, seen: &Seen, now: Nanos) -> Option<(Verdict, Change)> {
+        let observation = self.observe(seen.place, now)?;
+        let desk = self.desks.get_mut(&seen.place)?;
+        let ended = Ended {
+            reward: observation.reward(),
+            glance: desk.watch.peek(),
+            is_waiting: seen.queued > 0,
+            is_unchanged: true,
+        };
+        let worth = desk.pulse.end(ended, now)?;
+        let (arrived, pattern) = desk.begin();
+        let observation = Observation {
+            arrived,
+            ..observation
+        };
+        let verdict = self.verdict(seen.place, (observation, pattern), worth, now)?;
+        let change = self.carry_out(seen.place, verdict.arm(), now)?;
+        let desk = self.desks.get_mut(&seen.place)?;
+        desk.pulse.switched(change.at);
+        Some((verdict, change))
+    }
+
+    /// Something else arrives now.
+    fn resume(&mut self, place: Place, cut: Cut, now: Nanos) -> Option<(Verdict, Change)> {
+        let desk = self.desks.get_mut(&place)?;
+        desk.begin();
+        let is_alone = !self.memory.councils.contains_key(&place.level());
+        let arm = cut.best.filter(|_| is_alone)?;
+        let change = self.carry_out(place, arm, now)?;
+        let desk = self.desks.get_mut(&place)?;
+        desk.pulse.resumed(change.at);
+        let choice = Choice {
+            arm,
+            why: Why::Returns,
+            candidates: Vec::new(),
+        };
+        let context = None;
+        Some((Verdict::Alone { context, choice }, change))
+    }
+
+    /// What was served and by whom; what arrived is told when the period is over.
+    fn observe(&self, place: Place, now: Nanos) -> Option<Observation> {
+        let scenario = self.scenario;
+        let desk = self.desks.get(&place)?;
+        let all = desk
+            .apps
             .iter()
             .filter_map(|app| scenario.apps.get(*app as usize));
         let processes: u32 = all.map(|app| app.processes).sum();
         // Each I/O node has its share of the clients, whichever of them came in this period: that depends on what was in
         // force. A server has all.
-        let nodes = match seen.place.level() {
+        let nodes = match place.level() {
             Level::IoNodes => scenario.ionodes.count.max(1),
             Level::Servers => 1,
         };
@@ -161,21 +229,27 @@ impl<'a, 'm> Adaptive<'a, 'm> {
             machines => machines.min(processes),
         };
         Some(Observation {
-            period: self.period,
-            busy: seen.busy,
-            served: seen.served.iter().sum(),
+            period: desk.pulse.measured(now),
+            busy: desk.busy,
+            served: desk.served,
             servers: scenario.servers.count,
             clients: machines.div_ceil(nodes),
             processes: processes.div_ceil(nodes),
-            arrived: desk.watch.end_period(),
+            arrived: None,
         })
     }
 
     /// What a scheduler should do, and why.
-    fn verdict(&mut self, place: Place, seen: Observation, now: Nanos) -> Option<Verdict> {
+    fn verdict(
+        &mut self,
+        place: Place,
+        (seen, pattern): (Observation, Option<Pattern>),
+        worth: Worth,
+        now: Nanos,
+    ) -> Option<Verdict> {
         let desk = self.desks.get_mut(&place)?;
-        let (realised, in_force) = (desk.realised, desk.in_force);
-        let pattern: Option<Pattern> = desk.recorder.as_mut().and_then(Recorder::end);
+        let in_force = desk.in_force;
+        let realised = (worth.is_whole && worth.is_telling).then_some(in_force);
         if let Some(council) = self.memory.councils.get_mut(&place.level()) {
             let said = Announcement {
                 node: NodeId(number(place).into()),
@@ -189,11 +263,18 @@ impl<'a, 'm> Adaptive<'a, 'm> {
             return Some(Verdict::Council(Box::new(decision)));
         }
         let alone = self.memory.alone.get_mut(&place)?;
-        let (context, choice) = alone.decide_with(&seen, pattern, realised, in_force);
+        let (context, _) = alone.hear(&seen, pattern, realised);
+        let choice = match worth.may_choose {
+            true => alone.choose(context.as_ref(), in_force),
+            false => alone.stay(context.as_ref(), in_force),
+        };
+        if choice.why == Why::Best {
+            desk.pulse.found_best(choice.arm);
+        }
         Some(Verdict::Alone { context, choice })
     }
 
-    /// Brings an arm into force; what is realised follows from when.
+    /// Brings an arm into force, if it is not.
     fn carry_out(&mut self, place: Place, arm: Arm, now: Nanos) -> Option<Change> {
         let scheduling = self.scheduling(place);
         let delay = if scheduling.council {
@@ -201,10 +282,8 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         } else {
             Nanos::ZERO
         };
-        let is_late = delay.0 * LATE > self.period.0;
         let desk = self.desks.get_mut(&place)?;
         let was = std::mem::replace(&mut desk.in_force, arm);
-        desk.realised = (was == arm || !is_late).then_some(arm);
         (was != arm).then(|| Change {
             place,
             settings: Some(scheduling.settings_with(arm, self.queues, number(place))),
@@ -214,16 +293,25 @@ impl<'a, 'm> Adaptive<'a, 'm> {
 }
 
 impl DeskState {
-    fn new(scheduling: &Scheduling) -> DeskState {
-        let arm = scheduling.arms().safe();
+    fn new(scheduling: &Scheduling, period: Nanos) -> DeskState {
         let recorder = || Recorder::new(&Settings::ours());
         DeskState {
             watch: Watch::new(),
             recorder: scheduling.patterns.then(recorder),
+            pulse: Pulse::new(period, Nanos::ZERO),
+            served: 0,
+            busy: Nanos::ZERO,
             apps: BTreeSet::new(),
-            in_force: arm,
-            realised: Some(arm),
+            in_force: scheduling.arms().safe(),
         }
+    }
+
+    /// From now on it counts; what came before.
+    fn begin(&mut self) -> (Option<Arrived>, Option<Pattern>) {
+        (self.served, self.busy) = (0, Nanos::ZERO);
+        self.apps.clear();
+        let pattern = self.recorder.as_mut().and_then(Recorder::end);
+        (self.watch.end_period(), pattern)
     }
 }
 
@@ -285,7 +373,7 @@ fn number(place: Place) -> u32 {
 
 impl Steering for Adaptive<'_, '_> {
     fn period(&self) -> Nanos {
-        self.period
+        Nanos(self.period.0.div_ceil(TICKS))
     }
 
     fn arrived(&mut self, place: Place, request: &Request, now: Nanos) {
@@ -312,21 +400,14 @@ impl Steering for Adaptive<'_, '_> {
 
     fn decide(&mut self, now: Nanos, seen: &[Seen], changes: &mut Vec<Change>) {
         for seen in seen {
-            let Some(observation) = self.observe(seen) else {
-                continue;
-            };
-            let Some(verdict) = self.verdict(seen.place, observation, now) else {
-                continue;
-            };
-            let change = self.carry_out(seen.place, verdict.arm(), now);
-            if change.is_some() {
+            if let Some((verdict, change)) = self.beat(seen, now) {
                 self.decisions.push(Decided {
                     at: now,
                     place: seen.place,
                     verdict,
                 });
+                changes.push(change);
             }
-            changes.extend(change);
         }
     }
 }

@@ -6,12 +6,14 @@
 //!
 //! [`Strategy`] says how to choose. ε-greedy is as published (paper 001, IV: sample averages that begin at 0); the others try
 //! every arm once. [`Strategy::Windowed`] is Thompson sampling for a world that changes: an average follows the last tries
-//! only, what was long not tried is less certain, and an arm that twice in a row is not what it was is learned anew; if it was
-//! the best, or is now, the others are tried once more. A change need not show in the best arm: so the second best is tried now and then, the
-//! oftener the less that costs ([`PROBE_COST`]).
+//! only, what was long not tried is less certain, and an arm that twice in a row is not what it was is learned anew. If it was
+//! the best, or is now, the others are *doubted*. Mostly it is not the arm that has changed but all there is, as when storage is slow for a
+//! while: so what is expected of doubted arms moves with what is measured of others, and those among them that may be good are tried once more; hopeless
+//! ones when that costs little. A change need not show in the best arm: so the second best is tried now and then, the oftener the less that
+//! costs ([`PROBE_COST`]).
 //!
 //! *Expectations* from a similar context spare tries, and may be wrong here. So an arm that is expected to be bad is tried once all the
-//! same, as soon as all first tries have cost [`PROBE_COST`] of the steps at most, by what was expected: after a hundred steps for each arm at the latest.
+//! same, as soon as all first tries have cost [`FIRST_COST`] of the steps at most, by what was expected: after a hundred steps for each arm at the latest.
 //!
 //! *Guard rail.* An arm below half of the best is a disaster. After [`DISASTERS_MAX`] disasters it is barred: no strategy chooses
 //! it again, save once after each time that the context has changed, which is allowed [`PARDONS_MAX`] times in all.
@@ -139,9 +141,13 @@ const SURPRISE: f64 = 4.0;
 /// No try counts for more than this many times the best, once there is one to speak of.
 const BEST_GROWTH_MAX: f64 = 4.0;
 
-/// After so many steps with the best arm alone another one is tried, or later: all that may cost this share of the best.
+/// After so many steps with the best arm alone another one is tried, or later: all that may cost this share of the best. A step is
+/// what was learned from; to try an arm may take twice as long, since the first period of a new arm tells nothing.
 const PROBE: u32 = 16;
-pub const PROBE_COST: f64 = 0.01;
+pub const PROBE_COST: f64 = 0.005;
+
+/// And what all first tries may cost of arms that little is expected of.
+const FIRST_COST: f64 = 0.01;
 
 /// Steps for which an arm that could not be judged is left alone.
 const GIVEN_UP: u32 = 256;
@@ -180,6 +186,16 @@ pub enum Reason {
     Best,
     /// To learn more about it.
     Explored,
+}
+
+/// What a try said about an arm.
+enum Followed {
+    /// It is what it was, or was hardly known.
+    AsBefore,
+    /// It is not what it was.
+    Changed,
+    /// The same, of one that was doubted.
+    WasDoubted,
 }
 
 /// See the module's header.
@@ -259,9 +275,9 @@ impl Bandit {
             }
             Strategy::Ucb1 { width } => fresh().unwrap_or_else(|| {
                 let log = libm::log(f64::from(self.steps.max(1)));
-                let bound = |arm: usize, state: &ArmState| {
-                    let share = self.value(arm).unwrap_or(0.0);
-                    share + width * (2.0 * log / state.weight.max(1e-9)).sqrt()
+                let bound = |arm: usize, state: &ArmState| match self.value(arm) {
+                    Some(share) => share + width * (2.0 * log / state.weight.max(1e-9)).sqrt(),
+                    None => f64::NEG_INFINITY, // It was given up for now.
                 };
                 self.greatest(best, bound)
             }),
@@ -272,7 +288,7 @@ impl Bandit {
             Strategy::Windowed { patience, .. } => self
                 .unexpected(order)
                 .or_else(|| self.surprising())
-                .or_else(|| self.doubtful(random))
+                .or_else(|| self.doubtful(best, random))
                 .or_else(|| self.overlooked())
                 .or_else(|| self.probed(best))
                 .unwrap_or_else(|| self.drawn(best, patience, random)),
@@ -294,20 +310,39 @@ impl Bandit {
         if value < DISASTER * best {
             state.disasters = state.disasters.saturating_add(1);
         }
-        let was_best = self.arms[arm].mean >= best;
-        let state = &mut self.arms[arm];
-        let has_changed = match strategy {
-            Strategy::Windowed { window, .. } => state.follow(value, noise, f64::from(*window)),
-            _ => {
-                state.average(value, f64::INFINITY);
-                false
-            }
-        };
-        // One that was not the best and has not become it says nothing about who is.
-        if has_changed && (was_best || self.arms[arm].mean > best) {
-            self.doubt_others(arm);
+        match strategy {
+            Strategy::Windowed { window, .. } => self.follow(arm, value, noise, f64::from(*window)),
+            _ => self.arms[arm].average(value, f64::INFINITY),
         }
         true
+    }
+
+    /// An average that follows what changes, and what a change says about the others.
+    fn follow(&mut self, arm: usize, value: f64, noise: f64, window: f64) {
+        let (best, before) = (self.best(), self.arms[arm].mean);
+        let was_best = before >= best;
+        match self.arms[arm].follow(value, noise, window) {
+            Followed::AsBefore => {}
+            // Only it is known to be so for now: what is thought of the others comes from before.
+            Followed::Changed if was_best => {
+                self.doubt_others(arm);
+                self.move_doubted(arm, value / before);
+            }
+            // One that was not the best and has not become it says nothing about who is.
+            Followed::Changed if value > best => self.doubt_others(arm),
+            Followed::Changed => {}
+            Followed::WasDoubted => self.move_doubted(arm, value / before),
+        }
+    }
+
+    /// What is thought of arms that are doubted changes as this one has: it is the same world.
+    fn move_doubted(&mut self, changed: usize, factor: f64) {
+        let others = self.arms.iter_mut().enumerate();
+        let others = others.filter(|(at, state)| *at != changed && state.doubted);
+        for (_, state) in others {
+            state.mean = (state.mean * factor).clamp(REWARDS.0, REWARDS.1);
+            state.squares *= factor * factor;
+        }
     }
 
     /// What a try can count for: there is a best to speak of after a few steps, if any arm was tried that is still offered.
@@ -323,12 +358,8 @@ impl Bandit {
     fn doubt_others(&mut self, changed: usize) {
         let may_pardon = self.pardons < PARDONS_MAX;
         self.pardons += u8::from(may_pardon);
-        for (_, state) in self
-            .arms
-            .iter_mut()
-            .enumerate()
-            .filter(|(at, _)| *at != changed)
-        {
+        let others = self.arms.iter_mut().enumerate();
+        for (_, state) in others.filter(|(at, state)| *at != changed && state.tries > 0) {
             state.doubted = true;
             if may_pardon && state.disasters >= DISASTERS_MAX {
                 state.disasters = DISASTERS_MAX - 1;
@@ -368,9 +399,9 @@ impl Bandit {
         arm.tries == 0 && !given_up
     }
 
-    /// An arm cannot be judged here: it is no longer tried for being untried.
+    /// An arm cannot be judged here: it is left alone for now. Where nothing was judged at all there is nothing better.
     pub(crate) fn give_up(&mut self, arm: usize) {
-        let now = self.steps.max(1);
+        let now = self.steps;
         if let Some(state) = self.arms.get_mut(arm).filter(|it| it.tries == 0) {
             state.last = now;
         }
@@ -399,7 +430,7 @@ impl Bandit {
         let is_paid = |(at, arm): &(usize, &ArmState)| arm.tries > 0 || *at == next;
         let paid = self.arms.iter().enumerate().filter(is_paid);
         let cost: f64 = paid.map(|(_, arm)| 1.0 - arm.expected).sum();
-        let is_due = PROBE_COST * f64::from(self.steps) >= cost;
+        let is_due = FIRST_COST * f64::from(self.steps) >= cost;
         is_due.then_some((next, Reason::Untried))
     }
 
@@ -407,6 +438,7 @@ impl Bandit {
     fn drawn(&self, best: usize, patience: u32, random: &mut Random) -> (usize, Reason) {
         let (noise, scale) = (self.noise(), self.scale());
         let (picked, reason) = self.greatest(best, |_, state| match state.tries {
+            0 if !self.is_open(state) => f64::NEG_INFINITY,
             0 => draw(scale * state.expected, NOISE_EXPECTED, 1.0, random),
             _ => draw(
                 state.mean,
@@ -441,11 +473,11 @@ impl Bandit {
         (0..self.arms.len()).map(|at| self.value(at).unwrap_or(0.0))
     }
 
-    /// The same as [`Bandit::expect`], of arms that were not tried and that nothing was said of before.
+    /// The same as [`Bandit::expect`], of arms that were not tried and that something is known of by now.
     pub(crate) fn expect_of_untried(&mut self, shares: impl IntoIterator<Item = f64>) {
         let arms = self.arms.iter_mut().zip(shares);
-        for (arm, share) in arms.filter(|(arm, _)| arm.tries == 0 && arm.expected == 0.0) {
-            arm.expected = share.clamp(0.0, 1.0);
+        for (arm, share) in arms.filter(|(arm, share)| arm.tries == 0 && *share > 0.0) {
+            arm.expected = share.min(1.0);
         }
     }
 
@@ -465,37 +497,48 @@ impl Bandit {
 
     /// The second best, if nothing but the best was tried for long.
     fn probed(&self, best: usize) -> Option<(usize, Reason)> {
-        let others = || (0..self.arms.len()).filter(|at| *at != best && !self.is_barred(*at));
-        let last = others().map(|at| self.arms[at].last).max()?;
-        let better = |one: usize, at: usize| match self.arms[at].mean > self.arms[one].mean {
-            true => at,
-            false => one,
-        };
-        let second = others().reduce(better)?;
-        let loss = 1.0 - self.value(second).unwrap_or(0.0);
-        let patience = f64::from(PROBE).max(loss / PROBE_COST);
-        let is_due = f64::from(self.steps.saturating_sub(last)) >= patience;
-        is_due.then_some((second, Reason::Explored))
+        let others = (0..self.arms.len()).filter(|at| *at != best && !self.is_barred(*at));
+        let second = others.reduce(|one, at| self.better(one, at))?;
+        self.is_affordable(best, second)
+            .then_some((second, Reason::Explored))
     }
 
-    /// Every other time the most promising of the arms that are doubted, if there are any.
-    fn doubtful(&self, random: &mut Random) -> Option<(usize, Reason)> {
+    /// The most promising of the arms that are doubted, if there are any: every other time if it may be good, else when that can be
+    /// afforded.
+    fn doubtful(&self, best: usize, random: &mut Random) -> Option<(usize, Reason)> {
         let doubted = |at: &usize| self.arms[*at].doubted && !self.is_barred(*at);
-        let better = |best: usize, at: usize| match self.arms[at].mean > self.arms[best].mean {
-            true => at,
-            false => best,
+        let others = (0..self.arms.len()).filter(|at| *at != best);
+        let most = others
+            .filter(doubted)
+            .reduce(|one, at| self.better(one, at))?;
+        let is_hopeless = self.value(most).is_none_or(|value| value < DISASTER);
+        let is_due = match is_hopeless {
+            true => self.is_affordable(best, most),
+            false => chance(random) < 0.5,
         };
-        let most = (0..self.arms.len()).filter(doubted).reduce(better)?;
-        (chance(random) < 0.5).then_some((most, Reason::Explored))
+        is_due.then_some((most, Reason::Explored))
+    }
+
+    /// Whether the best arm was alone for long enough to try this one.
+    fn is_affordable(&self, best: usize, arm: usize) -> bool {
+        let others = (0..self.arms.len()).filter(|at| *at != best);
+        let last = others.map(|at| self.arms[at].last).max().unwrap_or(0);
+        let loss = 1.0 - self.value(arm).unwrap_or(0.0);
+        let patience = f64::from(PROBE).max(loss / PROBE_COST);
+        f64::from(self.steps.saturating_sub(last)) >= patience
+    }
+
+    /// The one of two arms with the greater average; of equal ones the first.
+    fn better(&self, one: usize, other: usize) -> usize {
+        match self.arms[other].mean > self.arms[one].mean {
+            true => other,
+            false => one,
+        }
     }
 
     /// The best average; of equal ones the first.
     fn best_arm(&self) -> usize {
-        let better = |best: usize, at: usize| match self.arms[at].mean > self.arms[best].mean {
-            true => at,
-            false => best,
-        };
-        (1..self.arms.len()).fold(0, better)
+        (1..self.arms.len()).fold(0, |one, at| self.better(one, at))
     }
 
     /// The arm that is not barred with the greatest of something. The best arm is never barred.
@@ -544,8 +587,8 @@ impl ArmState {
         self.squares += off * (value - self.mean);
     }
 
-    /// The same, unless the arm is not what it was: then it is learned anew. Says whether another arm should know.
-    fn follow(&mut self, value: f64, noise: f64, window: f64) -> bool {
+    /// The same, unless the arm is not what it was: then it is learned anew.
+    fn follow(&mut self, value: f64, noise: f64, window: f64) -> Followed {
         let spread = SURPRISE * noise * self.mean * (1.0 + 1.0 / self.weight.max(1.0)).sqrt();
         let is_surprise = self.tries > 1 && (value - self.mean).abs() > spread;
         self.surprises = if is_surprise {
@@ -559,12 +602,16 @@ impl ArmState {
             if !(is_surprise && self.weight >= 4.0) {
                 self.average(value, window);
             }
-            return false;
+            return Followed::AsBefore;
         }
-        let is_news = self.weight >= 4.0 && !was_doubted;
+        let is_news = self.weight >= 4.0;
         (self.weight, self.mean, self.squares) = (1.0, value, 0.0);
         self.surprises = 0;
-        is_news
+        match (was_doubted, is_news) {
+            (true, _) => Followed::WasDoubted,
+            (false, true) => Followed::Changed,
+            (false, false) => Followed::AsBefore,
+        }
     }
 
     /// For how many tries it counts now.

@@ -101,6 +101,12 @@ impl Past {
         self.between = 0;
     }
 
+    /// A period that was no arm's.
+    fn pass(&mut self, pattern: Option<PatternId>) {
+        self.pattern = pattern.or(self.pattern);
+        self.between = self.between.saturating_add(1);
+    }
+
     /// A pattern turned out to be another one.
     pub fn rename(&mut self, merged: Merged) {
         let periods = self.periods.iter_mut().flatten();
@@ -181,6 +187,9 @@ impl Finder {
         };
         if feed.adds_nothing {
             let id = known.recognise(&pattern);
+            if let Some(past) = feed.past {
+                past.pass(id);
+            }
             return Found {
                 context: id.map(|id| context(known, id)),
                 ..Found::default()

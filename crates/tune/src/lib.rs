@@ -15,7 +15,7 @@
 //! Where nothing was learned beforehand, it is learned while it works (paper 001): a node watches what arrives ([`Watch`]), a
 //! network says how files are accessed ([`Detector`]), that and a few counts are a [`Context`], each of which has a [`Bandit`] over
 //! [`Arms`], policies and windows. [`Tuner`] has all of them and what is to be kept, [`Alone`] is a node by itself, [`Council`] many
-//! together.
+//! together; [`Pulse`] says when a node decides, and which periods count.
 //!
 //! *Invariants.* Nothing here does I/O, reads a clock or draws a random number that is not from a seed. A request costs the
 //! same whatever came before it, and memory is bounded.
@@ -32,6 +32,7 @@ pub mod learn;
 mod lookout;
 mod metrics;
 mod network;
+mod pulse;
 mod random;
 mod select;
 pub mod teach;
@@ -50,6 +51,7 @@ pub use council::{
 pub use lookout::Lookout;
 pub use metrics::{FileMetrics, Metrics, Period};
 pub use network::{Detector, HIDDEN, Network, Transform, power};
+pub use pulse::{Cut, Due, Ended, Pulse, Worth};
 pub use random::Random;
 pub use select::{
     Chooser, Class, DETECTION, Decision, Drive, Selection, Selector, Trees, TreesError, majority_of,
@@ -57,4 +59,6 @@ pub use select::{
 pub use text::TextError;
 pub use tree::{Feature, Kind, Node, Schema, Tree};
 pub use tuner::{Candidate, Changed, Choice, Corrupt, Tuner, TunerSettings, WarmStart, Why};
-pub use watch::{Arrived, Features, Figure, Nonsense, Observation, REQUESTS_MIN, Watch};
+pub use watch::{
+    Arrived, Features, Figure, Glance, Look, Nonsense, Observation, REQUESTS_MIN, Watch,
+};

@@ -64,6 +64,8 @@ pub enum Why {
     NoInformation,
     /// The arm in force has not been so for long enough to be judged, or nothing is to be done for now: it stays.
     Stays,
+    /// Something else arrives now: what was last found best for what looks like it is in force again, until more is known.
+    Returns,
     /// The context is new: the safe arm.
     Safe,
     /// The context is new: what the selection tree says.
@@ -83,6 +85,7 @@ impl fmt::Display for Why {
         match self {
             Why::NoInformation => f.write_str("too little is known: what is in force stays"),
             Why::Stays => f.write_str("it stays until it can be judged"),
+            Why::Returns => f.write_str("it was best when such came before"),
             Why::Safe => f.write_str("never seen before: the safe arm"),
             Why::WarmStart => f.write_str("never seen before: as the selection tree says"),
             Why::Similar(context) => write!(f, "never seen before: as in {context}"),
@@ -348,9 +351,17 @@ impl Tuner {
         (place, reason)
     }
 
-    /// A context has come, of which another one says less: what that knows of arms that were not tried here is expected of them.
+    /// A context has come, of which another one says less: what that knows of arms that were not tried here is expected of them, and it
+    /// says what comes first as long as nothing was tried here.
     pub fn meet(&mut self, context: &Context, like: Option<&Context>) {
         self.know(context, like);
+        let is_new = self.bandit(context).is_some_and(|it| it.steps() == 0);
+        if is_new && like.is_some() {
+            let (order, first, _) = self.beginning(context, like);
+            if let Some(known) = self.contexts.get_mut(context) {
+                (known.order, known.first) = (order, first);
+            }
+        }
         let like = like.and_then(|like| self.bandit(like));
         let expected = like.map(|like| like.shares().collect::<Vec<f64>>());
         if let (Some(known), Some(expected)) = (self.contexts.get_mut(context), expected) {

@@ -5,6 +5,8 @@
 //! begins from where the one before it in the same file ended. The order in which processes come to a node is chance, so that
 //! says little of a file that many of them share; the sixth, the *stride*, is the same within what one process has open.
 //!
+//! Between, one may [glance](Watch::glance) at what arrives: is it still what it was?
+//!
 //! A file is counted that requests came for, and one whose requests wait: a policy that serves one file after the other makes
 //! all others silent, and what is in force must not make another situation of the same workload.
 
@@ -141,6 +143,37 @@ pub struct Watch {
     /// What came through each handle. It outlives periods.
     opened: [IdHashMap<(FileId, HandleId), Opened>; 2],
     period: u32,
+    glance: Glance,
+}
+
+/// Requests since the last glance, and their bytes: by operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    requests: [u64; 2],
+    bytes: [u64; 2],
+}
+
+/// What a glance tells: the operation of most requests, and the power of two of their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Look(usize, u32);
+
+impl Glance {
+    /// Whether nothing came.
+    pub fn is_empty(&self) -> bool {
+        self.requests == [0; 2]
+    }
+
+    /// How many came.
+    pub fn requests(&self) -> u64 {
+        self.requests.iter().sum()
+    }
+
+    /// None if too little arrived.
+    pub fn look(&self) -> Option<Look> {
+        let op = usize::from(self.requests[1] > self.requests[0]);
+        let size = self.bytes[op].checked_div(self.requests[op])?;
+        (self.requests[op] >= REQUESTS_MIN).then(|| Look(op, size.max(1).ilog2()))
+    }
 }
 
 /// What came through a handle.
@@ -212,6 +245,8 @@ impl Watch {
         }
         sums.requests += 1;
         sums.bytes = sums.bytes.saturating_add(size);
+        self.glance.requests[request.op.index()] += 1;
+        self.glance.bytes[request.op.index()] += size;
         sums.size_max = sums.size_max.max(size);
         sums.size_min = sums.size_min.min(size);
         let (file, before) = sums.files.came(request.file, request.range.end());
@@ -292,6 +327,16 @@ impl Watch {
         self.ops.iter_mut().for_each(Sums::clear);
         self.forget();
         arrived
+    }
+
+    /// What came since the last glance.
+    pub fn glance(&mut self) -> Glance {
+        std::mem::take(&mut self.glance)
+    }
+
+    /// The same, and the next glance tells it too.
+    pub fn peek(&self) -> Glance {
+        self.glance
     }
 
     /// Makes room for handles to come, of those that nothing came through for long.
@@ -515,6 +560,21 @@ pub(crate) mod tests {
                 },
             }),
         }
+    }
+
+    #[test]
+    fn a_glance_tells_operation_and_size_of_what_arrives() {
+        let mut watch = Watch::new();
+        let mut arrive = |op: Op, size: u64, count: u64| {
+            (0..count).for_each(|at| watch.arrived(&request(1, op, at * size, size)));
+            watch.glance()
+        };
+        assert_eq!(arrive(Op::Read, 4096, REQUESTS_MIN - 1).look(), None);
+        let glance = arrive(Op::Read, 4096, REQUESTS_MIN);
+        assert_eq!(glance.look(), Some(Look(0, 12)));
+        assert_eq!(glance.requests(), REQUESTS_MIN);
+        assert_eq!(arrive(Op::Write, 5000, 100).look(), Some(Look(1, 12)));
+        assert!(arrive(Op::Write, 0, 100).is_empty());
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn in_words(entry: &Value) -> String {
     );
     let age_s = unix_ms().saturating_sub(entry["at"].as_u64().unwrap_or(0)) / 1000;
     let mut words = format!(
-        "{} s ago, node {}: {}{}\n    in {}\n    because {}\n    it had {} and served {rate}",
+        "{} s ago, node {}: {}{}\n    in {}\n    because {}\n",
         age_s,
         text("node"),
         text("chosen"),
@@ -117,12 +117,16 @@ fn in_words(entry: &Value) -> String {
         },
         text("context"),
         text("why"),
-        seen["in_force"].as_str().unwrap_or("a switch"),
     );
-    if let Some(learned) = seen["learned"].as_str() {
-        words += &format!("; that {learned}");
+    // A node that goes back at once to what was best before has seen nothing yet.
+    if seen.is_object() {
+        let in_force = seen["in_force"].as_str().unwrap_or("a switch");
+        words += &format!("    it had {in_force} and served {rate}");
+        if let Some(learned) = seen["learned"].as_str() {
+            words += &format!("; that {learned}");
+        }
+        words.push('\n');
     }
-    words.push('\n');
     let tried = candidates(entry);
     if !tried.is_empty() {
         words += &format!("    known: {tried}\n");
