@@ -172,10 +172,12 @@ impl Pulse {
         if self.goes_on(self.came + seen.glance.requests(), now) {
             return None;
         }
-        let is_whole = self.settles.is_none()
-            && seen.is_unchanged
-            && self.measured(now) >= share(self.period, COUNTS);
-        let is_first = std::mem::take(&mut self.is_first);
+        let is_settled = self.settles.is_none();
+        let is_whole =
+            is_settled && seen.is_unchanged && self.measured(now) >= share(self.period, COUNTS);
+        let is_first = self.is_first;
+        // What has just been switched to has its first period still to come.
+        self.is_first &= !is_settled;
         let before = std::mem::replace(&mut self.reward, seen.reward);
         let both = before.zip(seen.reward);
         let is_telling = !is_first || both.is_some_and(|(before, now)| now < DISASTER * before);
@@ -186,7 +188,9 @@ impl Pulse {
             // The machine was asleep, or far too busy.
             self.until = now + self.period;
         }
-        self.begin(now);
+        if is_settled {
+            self.begin(now);
+        }
         Some(Worth {
             is_whole,
             is_telling,
@@ -235,4 +239,181 @@ pub struct Ended {
 
 fn share(period: Nanos, share: f64) -> Nanos {
     Nanos((period.0 as f64 * share) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arm::Arms;
+    use crate::watch::Watch;
+    use crate::watch::tests::request;
+    use presagio_core::Op;
+
+    const PERIOD: Nanos = Nanos(1_000);
+
+    fn at(now: u64) -> Nanos {
+        Nanos(now)
+    }
+
+    /// So many requests of an operation and size.
+    fn of(op: Op, size: u64, count: u64) -> Glance {
+        let mut watch = Watch::new();
+        (0..count).for_each(|at| watch.arrived(&request(1, op, at * size, size)));
+        watch.glance()
+    }
+
+    fn reads() -> Glance {
+        of(Op::Read, 4096, 100)
+    }
+
+    fn writes() -> Glance {
+        of(Op::Write, 4096, 100)
+    }
+
+    fn ended(reward: f64, glance: Glance) -> Ended {
+        Ended {
+            reward: Some(reward),
+            glance,
+            is_waiting: true,
+            is_unchanged: true,
+        }
+    }
+
+    const TELLS: Option<Worth> = Some(Worth {
+        is_whole: true,
+        is_telling: true,
+        may_choose: true,
+    });
+
+    #[test]
+    fn a_period_tells_of_its_arm_and_the_first_of_an_arm_does_not() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        assert_eq!(pulse.due(at(999)), Due::Nothing);
+        assert_eq!(pulse.due(at(1_000)), Due::Ended);
+        assert_eq!(pulse.end(ended(10.0, reads()), at(1_000)), TELLS);
+        pulse.switched(at(1_000));
+        assert_eq!(pulse.due(at(1_099)), Due::Nothing);
+        assert_eq!(pulse.due(at(1_100)), Due::Settled);
+        pulse.begin(at(1_100));
+        assert_eq!(pulse.measured(at(2_000)), at(900));
+        let first = pulse.end(ended(9.0, reads()), at(2_000)).expect("over");
+        assert!(first.is_whole && !first.is_telling && !first.may_choose);
+        assert_eq!(pulse.end(ended(9.0, reads()), at(3_000)), TELLS);
+    }
+
+    #[test]
+    fn a_disaster_is_told_at_once() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        pulse.end(ended(10.0, reads()), at(1_000));
+        pulse.switched(at(1_000));
+        pulse.begin(at(1_100));
+        assert_eq!(pulse.end(ended(2.4, reads()), at(2_000)), TELLS);
+    }
+
+    #[test]
+    fn what_was_changed_or_hardly_measured_is_not_whole() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        let changed = Ended {
+            is_unchanged: false,
+            ..ended(10.0, reads())
+        };
+        assert!(!pulse.end(changed, at(1_000)).expect("over").is_whole);
+        // It settled late in the period, or not at all.
+        pulse.begin(at(1_600));
+        assert!(
+            !pulse
+                .end(ended(10.0, reads()), at(2_000))
+                .expect("over")
+                .is_whole
+        );
+        pulse.switched(at(2_950));
+        let worth = pulse.end(ended(10.0, reads()), at(3_000)).expect("over");
+        assert!(!worth.is_whole && !worth.may_choose);
+        assert_eq!(pulse.due(at(3_050)), Due::Settled);
+        pulse.begin(at(3_050));
+        let first = pulse.end(ended(10.0, reads()), at(4_000)).expect("over");
+        assert!(first.is_whole && !first.is_telling);
+    }
+
+    #[test]
+    fn nothing_is_tried_where_nobody_asks_any_more() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        assert_eq!(pulse.glance(Glance::default(), at(875)), None);
+        let quiet = Ended {
+            is_waiting: false,
+            ..ended(10.0, Glance::default())
+        };
+        let worth = pulse.end(quiet, at(1_000)).expect("over");
+        assert!(worth.is_whole && worth.is_telling && !worth.may_choose);
+        // Something waits, or has just come: it goes on.
+        let waits = ended(10.0, Glance::default());
+        assert!(pulse.end(waits, at(2_000)).expect("over").may_choose);
+        let came = Ended {
+            is_waiting: false,
+            ..ended(10.0, reads())
+        };
+        assert!(pulse.end(came, at(3_000)).expect("over").may_choose);
+    }
+
+    #[test]
+    fn another_workload_begins_a_short_period_and_brings_back_what_was_best() {
+        let [small, great] = [0, 5].map(|at| Arms::windows().list()[at]);
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        assert_eq!(
+            pulse.glance(reads(), at(125)),
+            None,
+            "the first is no change"
+        );
+        pulse.found_best(small);
+        // Never seen: nothing to go back to.
+        assert_eq!(pulse.glance(writes(), at(250)), Some(Cut { best: None }));
+        assert_eq!(pulse.next(), at(375));
+        assert_eq!(pulse.due(at(500)), Due::Ended);
+        let short = pulse
+            .end(ended(5.0, writes()), at(500))
+            .expect("enough came");
+        assert!(!short.is_whole && short.may_choose);
+        pulse.found_best(great);
+        // A whole period is due between two cuts, and one that is not cut ends a period after the short one.
+        assert_eq!(pulse.glance(reads(), at(625)), None);
+        assert_eq!(pulse.glance(writes(), at(1_375)), None);
+        assert_eq!(pulse.due(at(1_499)), Due::Nothing);
+        assert_eq!(pulse.end(ended(5.0, writes()), at(1_500)), TELLS);
+        let cut = pulse.glance(reads(), at(1_625));
+        assert_eq!(cut, Some(Cut { best: Some(small) }));
+        // What is resumed is no arm on trial: the short period has taken its first steps.
+        pulse.resumed(at(1_625));
+        assert_eq!(pulse.due(at(1_725)), Due::Settled);
+        pulse.begin(at(1_725));
+        assert!(
+            pulse
+                .end(ended(5.0, reads()), at(1_875))
+                .expect("over")
+                .may_choose
+        );
+        assert_eq!(pulse.end(ended(5.0, reads()), at(2_875)), TELLS);
+    }
+
+    #[test]
+    fn a_short_period_goes_on_until_enough_came() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        pulse.glance(reads(), at(125));
+        assert!(pulse.glance(writes(), at(250)).is_some());
+        let little = || ended(5.0, of(Op::Write, 4096, 1));
+        assert_eq!(pulse.end(little(), at(500)), None);
+        assert_eq!(pulse.due(at(749)), Due::Nothing);
+        assert_eq!(pulse.end(little(), at(750)), None);
+        assert_eq!(pulse.end(little(), at(1_000)), None);
+        // As long as a period it is one, whatever came.
+        let whole = pulse.end(little(), at(1_250)).expect("over");
+        assert!(whole.is_whole);
+    }
+
+    #[test]
+    fn a_machine_that_slept_begins_anew() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        pulse.end(ended(10.0, reads()), at(9_500));
+        assert_eq!(pulse.due(at(10_499)), Due::Nothing);
+        assert_eq!(pulse.due(at(10_500)), Due::Ended);
+    }
 }

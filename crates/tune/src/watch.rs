@@ -534,7 +534,7 @@ pub(crate) mod tests {
     use super::*;
     use presagio_core::{Range, RequestId};
 
-    fn request(file: u64, op: Op, start: u64, len: u64) -> Request {
+    pub(crate) fn request(file: u64, op: Op, start: u64, len: u64) -> Request {
         Request::new(RequestId(0), FileId(file), op, Range::at(start, len))
     }
 
