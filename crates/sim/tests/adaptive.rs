@@ -248,3 +248,71 @@ fn what_cannot_be_chosen_is_said() {
     let error = Simulation::new(&both).run().expect_err("both").to_string();
     assert!(error.contains("use one of both"), "{error}");
 }
+
+/// A disk behind one scheduler, and two phases in turns: 32 processes read strided from one file, then each writes a file of its own.
+/// What each phase gave, by the megabytes a second of its rounds.
+fn phases(scheduler: &str, rounds: usize) -> ([Vec<f64>; 2], Report) {
+    let mut text = format!(
+        r#"
+        [clients]
+        machines = 32
+        [servers]
+        count = 1
+        device = {{ model = "hdd" }}
+        scheduler = {{ {scheduler} }}
+        "#
+    );
+    for round in 0..rounds {
+        let after = |name: &str, before: usize| match (name, round) {
+            ("reads", 0) => String::new(),
+            _ => format!("after = \"{}{before}\"", if name == "reads" { "writes" } else { "reads" }),
+        };
+        for (name, files, op, pattern, before) in [
+            ("reads", "shared", "read", "strided", round.wrapping_sub(1)),
+            ("writes", "per-process", "write", "contiguous", round),
+        ] {
+            text += &format!(
+                r#"
+                [[app]]
+                name = "{name}{round}"
+                {after}
+                processes = 32
+                request = "32KiB"
+                bytes = "1GiB"
+                stonewall = "10s"
+                files = "{files}"
+                op = "{op}"
+                pattern = "{pattern}"
+                "#,
+                after = after(name, before)
+            );
+        }
+    }
+    let scenario = Scenario::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let report = Simulation::new(&scenario).run().expect("it runs");
+    let speed = |app: &presagio_sim::AppReport| app.bytes as f64 / 1e6 / app.time().as_secs_f64();
+    let of = |at: usize| report.apps.iter().skip(at).step_by(2).map(speed).collect();
+    ([of(0), of(1)], report)
+}
+
+#[test]
+fn a_workload_that_changes_phase_is_served_as_by_the_best_static_choice_for_each() {
+    const ROUNDS: usize = 8;
+    let arms = ["NOOP", "SJF", "TO-agg", "MLF", "TWINS"];
+    let fixed = arms.map(|arm| phases(&format!("policy = \"{arm}\", window = \"1ms\""), 2).0);
+    for (arm, fixed) in arms.iter().zip(&fixed) {
+        eprintln!("{arm} {fixed:.1?}");
+    }
+    for more in ["", ", patterns = true"] {
+        let scheduler = format!(
+            r#"policy = "adaptive", arms = "NOOP,SJF,TO-agg,MLF,TWINS:1ms", period = "500ms" {more}"#
+        );
+        let (speeds, report) = phases(&scheduler, ROUNDS);
+        eprintln!("{more} {speeds:.1?}");
+        for decided in &report.decisions {
+            let presagio_sim::Verdict::Alone { context, choice } = &decided.verdict else { continue };
+            let known: Vec<String> = choice.candidates.iter().map(|it| format!("{} {:.2}/{}", it.arm, it.value.unwrap_or(-1.0), it.tries)).collect();
+            eprintln!("{:.2} {context:?} {} {} {}", decided.at.as_secs_f64(), choice.arm, choice.why, known.join(" "));
+        }
+    }
+}

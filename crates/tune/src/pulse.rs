@@ -44,8 +44,9 @@ pub struct Pulse {
     /// Whether what is in force was not in force in the period before, and what that gave by busy second.
     is_first: bool,
     reward: Option<f64>,
-    /// When to glance next, what was seen when the workload was last known, and whether nothing came before the last glance.
+    /// When to glance next, what has come since that told anything, what it told, and whether nothing came before the last one.
     glances: Nanos,
+    untold: Glance,
     look: Option<Look>,
     is_still: bool,
     /// Requests since this period began, as far as glances have told.
@@ -91,6 +92,7 @@ impl Pulse {
             is_first: false,
             reward: None,
             glances: now + share(period, GLANCES),
+            untold: Glance::default(),
             look: None,
             is_still: true,
             came: 0,
@@ -139,7 +141,9 @@ impl Pulse {
         self.glances = now + share(self.period, GLANCES);
         self.is_still = glance.is_empty();
         self.came += glance.requests();
-        let look = glance.look()?;
+        self.untold += glance;
+        let look = self.untold.look()?;
+        self.untold = Glance::default();
         let before = self.look.replace(look);
         if before.is_none_or(|before| before == look) || !self.may_cut {
             return None;
@@ -392,6 +396,15 @@ mod tests {
                 .may_choose
         );
         assert_eq!(pulse.end(ended(5.0, reads()), at(2_875)), TELLS);
+    }
+
+    #[test]
+    fn little_at_a_time_is_told_apart_too() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        pulse.glance(reads(), at(125));
+        let few = || of(Op::Write, 4096, REQUESTS_MIN / 2);
+        assert_eq!(pulse.glance(few(), at(250)), None);
+        assert!(pulse.glance(few(), at(375)).is_some());
     }
 
     #[test]

@@ -176,6 +176,15 @@ impl Glance {
     }
 }
 
+impl std::ops::AddAssign for Glance {
+    fn add_assign(&mut self, other: Glance) {
+        for op in [0, 1] {
+            self.requests[op] += other.requests[op];
+            self.bytes[op] += other.bytes[op];
+        }
+    }
+}
+
 /// What came through a handle.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
