@@ -29,14 +29,14 @@ use presagio_engine::{Done, Recorder};
 use presagio_pattern::{Pattern, Settings};
 use presagio_sched::SettingsError;
 use presagio_tune::{
-    Alone, Arm, Candidate, Choice, Context, Cut, Detector, Due, Ended, Evidence, Observation,
-    Pulse, Tuner, TunerSettings, WarmStart, Watch, Why,
+    Alone, Arm, Candidate, Choice, Context, Cut, Detector, Due, Ended, Evidence, Glance,
+    Observation, Pulse, Tuner, TunerSettings, WarmStart, Watch, Why,
 };
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,6 +90,8 @@ pub enum AdaptiveError {
 /// What a node that adapts keeps. See the module's header.
 pub struct Adaptive {
     watch: Arc<Mutex<Eyes>>,
+    /// Rings when something else arrives than before.
+    bell: Arc<OwnedFd>,
     period: Duration,
     /// Held while something is switched, so that a decision does not come after an order.
     is_on: Mutex<bool>,
@@ -136,23 +138,31 @@ struct Eyes {
     watch: Watch,
     /// Makes a pattern of it, if somebody wants that.
     patterns: Option<presagio_pattern::Recorder>,
+    /// Whether to ring when something else arrives than before.
+    rings: bool,
 }
 
 /// Tells of what arrives.
-struct Watcher(Arc<Mutex<Eyes>>);
+struct Watcher {
+    eyes: Arc<Mutex<Eyes>>,
+    bell: Arc<OwnedFd>,
+}
 
 impl Recorder for Watcher {
     fn arrival(&mut self, request: &Request) {
         // Held by nobody but for the end of a period.
-        let mut eyes = lock(&self.0);
-        eyes.watch.arrived(request);
+        let mut eyes = lock(&self.eyes);
+        if eyes.watch.arrived(request) && std::mem::take(&mut eyes.rings) {
+            // It can be full only if nobody has listened since.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
         if let Some(patterns) = &mut eyes.patterns {
             patterns.observe(request.file, request.op, request.range);
         }
     }
 
     fn departure(&mut self, request: &Request) {
-        lock(&self.0).watch.departed(request);
+        lock(&self.eyes).watch.departed(request);
     }
 }
 
@@ -193,6 +203,10 @@ impl Adaptive {
         }
         Ok(Adaptive {
             watch: Arc::default(),
+            bell: Arc::new(
+                eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                    .map_err(io::Error::from)?,
+            ),
             period: config.period,
             is_on: Mutex::new(true),
             client: config.council.map(Client::start).transpose()?,
@@ -207,7 +221,10 @@ impl Adaptive {
 
     /// Who has to be told of arrivals.
     pub fn watcher(&self) -> Box<dyn Recorder> {
-        Box::new(Watcher(self.watch.clone()))
+        Box::new(Watcher {
+            eyes: self.watch.clone(),
+            bell: self.bell.clone(),
+        })
     }
 
     /// Whether decisions are carried out. While it is held, none is.
@@ -311,7 +328,10 @@ impl Adaptive {
 pub fn run(adaptive: &Adaptive, node: &Shared, ending: &OwnedFd) {
     let mut periods = Periods::new(adaptive, node);
     loop {
-        let mut waits = vec![PollFd::new(ending, PollFlags::IN)];
+        let mut waits = vec![
+            PollFd::new(ending, PollFlags::IN),
+            PollFd::from_borrowed_fd(adaptive.bell.as_fd(), PollFlags::IN),
+        ];
         if let Some(client) = &adaptive.client {
             waits.push(PollFd::from_borrowed_fd(client.came(), PollFlags::IN));
         }
@@ -320,6 +340,9 @@ pub fn run(adaptive: &Adaptive, node: &Shared, ending: &OwnedFd) {
         let _ = poll(&mut waits, timeout.as_ref());
         if !waits[0].revents().is_empty() {
             return;
+        }
+        if !waits[1].revents().is_empty() {
+            let _ = rustix::io::read(&adaptive.bell, &mut [0; 8]);
         }
         periods.beat();
     }
@@ -370,18 +393,20 @@ impl<'a> Periods<'a> {
         match self.pulse.due(now) {
             Due::Ended => self.end(now),
             Due::Settled => {
-                self.pulse.begin(now);
+                self.pulse.begin(self.glance(), now);
                 self.begin();
             }
             Due::Nothing => {}
         }
-        if self.pulse.glances(now) {
-            let glance = lock(&self.adaptive.watch).watch.glance();
-            if let Some(cut) = self.pulse.glance(glance, now) {
-                self.begin();
-                self.resume(cut);
-            }
+        if let Some(cut) = self.pulse.glance(self.glance(), now) {
+            self.begin();
+            self.resume(cut);
         }
+        lock(&self.adaptive.watch).rings = self.pulse.may_cut();
+    }
+
+    fn glance(&self) -> Glance {
+        lock(&self.adaptive.watch).watch.glance()
     }
 
     /// Whether the node decides by itself: nobody else does, or answers.
@@ -455,7 +480,7 @@ impl<'a> Periods<'a> {
         let seen = self.observe(now);
         let ended = Ended {
             reward: seen.reward(),
-            glance: lock(&self.adaptive.watch).watch.peek(),
+            glance: self.glance(),
             is_waiting: engine.queued() + engine.in_flight() > 0,
             is_unchanged: self.settings == self.node.settings_changed(),
         };

@@ -21,7 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How often is decided where the scenario does not say it.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
-/// How often in a period one looks whether something is due: as often as a node glances at what arrives.
+/// How often in a period one looks whether something is due: as often as a node glances at what arrives. When something else begins to
+/// arrive that is done at once.
 const TICKS: u64 = 8;
 
 /// What schedulers have learned, from one run to the next.
@@ -50,6 +51,8 @@ pub(crate) struct Adaptive<'a, 'm> {
     period: Nanos,
     queues: u32,
     watching: Option<&'a mut dyn Steering>,
+    /// Whether something else arrives at one of them than before.
+    is_due: bool,
     decisions: Vec<Decided>,
 }
 
@@ -109,6 +112,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
             period,
             queues: scenario.servers.count.max(scenario.apps.len() as u32),
             watching: None,
+            is_due: false,
             decisions: Vec::new(),
         }))
     }
@@ -154,16 +158,13 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         match desk.pulse.due(now) {
             Due::Ended => done = self.end_period(seen, now),
             Due::Settled => {
-                desk.pulse.begin(now);
+                desk.pulse.begin(desk.watch.glance(), now);
                 desk.begin();
             }
             Due::Nothing => {}
         }
         let desk = self.desks.get_mut(&seen.place)?;
-        let cut = match desk.pulse.glances(now) {
-            true => desk.pulse.glance(desk.watch.glance(), now),
-            false => None,
-        };
+        let cut = desk.pulse.glance(desk.watch.glance(), now);
         cut.and_then(|cut| self.resume(seen.place, cut, now))
             .or(done)
     }
@@ -174,7 +175,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         let desk = self.desks.get_mut(&seen.place)?;
         let ended = Ended {
             reward: observation.reward(),
-            glance: desk.watch.peek(),
+            glance: desk.watch.glance(),
             is_waiting: seen.queued > 0,
             is_unchanged: true,
         };
@@ -378,7 +379,8 @@ impl Steering for Adaptive<'_, '_> {
 
     fn arrived(&mut self, place: Place, request: &Request, now: Nanos) {
         if let Some(desk) = self.desks.get_mut(&place) {
-            desk.watch.arrived(request);
+            let is_other = desk.watch.arrived(request);
+            self.is_due |= is_other && desk.pulse.may_cut();
             if let Some(recorder) = &mut desk.recorder {
                 recorder.observe(request.file, request.op, request.range);
             }
@@ -396,6 +398,10 @@ impl Steering for Adaptive<'_, '_> {
         if let Some(watching) = &mut self.watching {
             watching.departed(place, request);
         }
+    }
+
+    fn is_due(&mut self) -> bool {
+        std::mem::take(&mut self.is_due)
     }
 
     fn decide(&mut self, now: Nanos, seen: &[Seen], changes: &mut Vec<Change>) {

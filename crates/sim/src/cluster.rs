@@ -46,6 +46,7 @@ mod kind {
     pub const CHANGE: u32 = 9;
     pub const AT_RELAY: u32 = 10;
     pub const HANDLED: u32 = 11;
+    pub const DUE: u32 = 12;
 }
 
 /// No more in a list.
@@ -451,7 +452,15 @@ impl<'a> Cluster<'a> {
             kind::BACK_AT_CLIENT => self.back_at_client(number),
             kind::WAKE_NODE => self.wake_node(number),
             kind::WAKE_SERVER => self.wake_server(number),
-            kind::PERIOD => self.end_period(),
+            kind::PERIOD => {
+                self.decide();
+                let period = self.steering.as_ref().map(|it| it.period());
+                let next = self
+                    .now
+                    .saturating_add(period.unwrap_or(Nanos::MAX).0.max(1));
+                self.agenda.add(next, What::new(kind::PERIOD, 0));
+            }
+            kind::DUE => self.decide(),
             kind::AT_RELAY => self.at_relay(number),
             kind::HANDLED => self.handled(number),
             kind::CHANGE => self.change(number)?,
@@ -635,6 +644,9 @@ impl<'a> Cluster<'a> {
         let request = self.request_at_node(node, number);
         if let Some(steering) = self.steering.as_deref_mut() {
             steering.arrived(Place::IoNode(node), &request, Nanos(self.now));
+            if steering.is_due() {
+                self.agenda.add(self.now, What::new(kind::DUE, 0));
+            }
         }
         let desk = &mut self.nodes[node as usize].desk;
         desk.arrive(&request, self.now);
@@ -836,6 +848,9 @@ impl<'a> Cluster<'a> {
         let desk = &mut self.servers[server as usize].desk;
         if let Some(steering) = self.steering.as_deref_mut() {
             steering.arrived(Place::Server(server), &request, Nanos(self.now));
+            if steering.is_due() {
+                self.agenda.add(self.now, What::new(kind::DUE, 0));
+            }
         }
         desk.arrive(&request, self.now);
         self.pump_server(server);
@@ -990,7 +1005,7 @@ impl<'a> Cluster<'a> {
 
     // ── Steering ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn end_period(&mut self) {
+    fn decide(&mut self) {
         let Some(steering) = self.steering.take() else {
             return;
         };
@@ -1003,9 +1018,7 @@ impl<'a> Cluster<'a> {
         }
         let mut changes = Vec::new();
         steering.decide(Nanos(self.now), &seen, &mut changes);
-        let next = self.now.saturating_add(steering.period().0.max(1));
         self.steering = Some(steering);
-        self.agenda.add(next, What::new(kind::PERIOD, 0));
         for change in changes {
             let at = change.at.0.max(self.now);
             let number = self.changes.insert(change);

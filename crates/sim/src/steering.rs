@@ -62,9 +62,14 @@ pub trait Steering {
     /// A request arrived at a scheduler.
     fn arrived(&mut self, _place: Place, _request: &Request, _now: Nanos) {}
 
+    /// Whether something has arrived that cannot wait for the end of the period.
+    fn is_due(&mut self) -> bool {
+        false
+    }
+
     /// A request waits no longer at a scheduler: it is being served.
     fn departed(&mut self, _place: Place, _request: &Request) {}
 
-    /// A period is over: what to change.
+    /// A period is over, or something is due: what to change.
     fn decide(&mut self, now: Nanos, seen: &[Seen], changes: &mut Vec<Change>);
 }

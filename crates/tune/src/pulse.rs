@@ -7,9 +7,10 @@
 //!    a disaster: clients that wait for their answers come in step, or out of it, by what was in force before, and an arm
 //!    would be judged by what the last one left behind. The arm stays then.
 //! 3. Where whoever asked has stopped nothing is tried: it would be in force for what comes after the pause.
-//! 4. Within a period one glances at what arrives ([`Pulse::glance`]). When that is not what it was (another operation, other sizes), the
-//!    period would tell of two workloads. So another one begins at once, a short one, and what was last found best for what arrives
-//!    now is brought into force again.
+//! 4. Within a period one glances at what arrives ([`Pulse::glance`]), now and then and as soon as that is not what it was (another operation,
+//!    other sizes). Then the period would tell of two workloads. So another one begins at once, a short one, and what was last found
+//!    best for what arrives now is brought into force again: clients that wait for their answers can keep for long what their first
+//!    requests met.
 
 use crate::arm::Arm;
 use crate::watch::{Glance, Look, REQUESTS_MIN};
@@ -44,13 +45,14 @@ pub struct Pulse {
     /// Whether what is in force was not in force in the period before, and what that gave by busy second.
     is_first: bool,
     reward: Option<f64>,
-    /// When to glance next, what has come since that told anything, what it told, and whether nothing came before the last one.
+    /// When to glance next at the latest, how many requests had come by the last such glance, and whether none had since the one before.
     glances: Nanos,
-    untold: Glance,
-    look: Option<Look>,
-    is_still: bool,
-    /// Requests since this period began, as far as glances have told.
     came: u64,
+    is_still: bool,
+    /// What arrived when the workload was last known.
+    look: Option<Look>,
+    /// How many requests had come when this period was first measured.
+    came_before: u64,
     /// Whether this period was begun because the workload changed.
     is_short: bool,
     /// Whether the next change begins one: a whole period is due between two, or what always changes would never be judged.
@@ -92,10 +94,10 @@ impl Pulse {
             is_first: false,
             reward: None,
             glances: now + share(period, GLANCES),
-            untold: Glance::default(),
-            look: None,
-            is_still: true,
             came: 0,
+            is_still: true,
+            look: None,
+            came_before: 0,
             is_short: false,
             may_cut: true,
             best: BTreeMap::new(),
@@ -119,9 +121,9 @@ impl Pulse {
         }
     }
 
-    /// Whether to glance at what arrives.
-    pub fn glances(&self, now: Nanos) -> bool {
-        now >= self.glances
+    /// Whether a glance is welcome that shows something else than the last one.
+    pub fn may_cut(&self) -> bool {
+        self.may_cut
     }
 
     /// For how long this period was measured.
@@ -130,25 +132,25 @@ impl Pulse {
     }
 
     /// From now on it is measured.
-    pub fn begin(&mut self, now: Nanos) {
+    pub fn begin(&mut self, glance: Glance, now: Nanos) {
         self.settles = None;
         self.begun = now;
-        self.came = 0;
+        self.came_before = glance.requests;
     }
 
     /// Is this still the same workload? If not, a period begins now. What was best when such came before should be in force in it.
     pub fn glance(&mut self, glance: Glance, now: Nanos) -> Option<Cut> {
-        self.glances = now + share(self.period, GLANCES);
-        self.is_still = glance.is_empty();
-        self.came += glance.requests();
-        self.untold += glance;
-        let look = self.untold.look()?;
-        self.untold = Glance::default();
+        if now >= self.glances {
+            self.glances = now + share(self.period, GLANCES);
+            self.is_still = glance.requests == self.came;
+            self.came = glance.requests;
+        }
+        let look = glance.look?;
         let before = self.look.replace(look);
         if before.is_none_or(|before| before == look) || !self.may_cut {
             return None;
         }
-        self.begin(now);
+        self.begin(glance, now);
         // What came of another workload says nothing about this one.
         (self.is_first, self.reward) = (false, None);
         self.until = now + share(self.period, SHORT);
@@ -159,9 +161,9 @@ impl Pulse {
     }
 
     /// Whether a short period has seen too little to be over.
-    fn goes_on(&mut self, came: u64, now: Nanos) -> bool {
+    fn goes_on(&mut self, glance: Glance, now: Nanos) -> bool {
         let goes_on = self.is_short
-            && came < REQUESTS_MIN
+            && glance.requests < self.came_before + REQUESTS_MIN
             && self.measured(now) + share(self.period, SHORT) <= self.period;
         if goes_on {
             self.until = now + share(self.period, SHORT);
@@ -169,11 +171,9 @@ impl Pulse {
         goes_on
     }
 
-    /// The period is over, unless it is a short one in which too little came: what it is good for, by what was served by busy second, what came since the last
-    /// glance, whether something is still to be served, and whether the settings are what they were when it was first measured. The
-    /// next one begins.
+    /// The period is over, unless it is a short one in which too little came: what it is good for. The next one begins.
     pub fn end(&mut self, seen: Ended, now: Nanos) -> Option<Worth> {
-        if self.goes_on(self.came + seen.glance.requests(), now) {
+        if self.goes_on(seen.glance, now) {
             return None;
         }
         let is_settled = self.settles.is_none();
@@ -185,7 +185,7 @@ impl Pulse {
         let before = std::mem::replace(&mut self.reward, seen.reward);
         let both = before.zip(seen.reward);
         let is_telling = !is_first || both.is_some_and(|(before, now)| now < DISASTER * before);
-        let is_quiet = self.is_still && seen.glance.is_empty() && !seen.is_waiting;
+        let is_quiet = self.is_still && seen.glance.requests == self.came && !seen.is_waiting;
         self.until += self.period;
         self.may_cut |= !std::mem::take(&mut self.is_short);
         if self.until <= now {
@@ -193,7 +193,7 @@ impl Pulse {
             self.until = now + self.period;
         }
         if is_settled {
-            self.begin(now);
+            self.begin(seen.glance, now);
         }
         Some(Worth {
             is_whole,
@@ -233,7 +233,7 @@ pub struct Cut {
 pub struct Ended {
     /// Bytes served by busy second.
     pub reward: Option<f64>,
-    /// What came since the last glance.
+    /// What arrives.
     pub glance: Glance,
     /// Whether something is queued or in service.
     pub is_waiting: bool,
@@ -259,19 +259,20 @@ mod tests {
         Nanos(now)
     }
 
-    /// So many requests of an operation and size.
-    fn of(op: Op, size: u64, count: u64) -> Glance {
+    /// So many requests have come, the last ones of an operation.
+    fn came(requests: u64, op: Op) -> Glance {
         let mut watch = Watch::new();
-        (0..count).for_each(|at| watch.arrived(&request(1, op, at * size, size)));
-        watch.glance()
+        (0..REQUESTS_MIN).for_each(|at| _ = watch.arrived(&request(1, op, at * 4096, 4096)));
+        let look = watch.glance().look;
+        Glance { requests, look }
     }
 
-    fn reads() -> Glance {
-        of(Op::Read, 4096, 100)
+    fn reads(requests: u64) -> Glance {
+        came(requests, Op::Read)
     }
 
-    fn writes() -> Glance {
-        of(Op::Write, 4096, 100)
+    fn writes(requests: u64) -> Glance {
+        came(requests, Op::Write)
     }
 
     fn ended(reward: f64, glance: Glance) -> Ended {
@@ -294,24 +295,24 @@ mod tests {
         let mut pulse = Pulse::new(PERIOD, at(0));
         assert_eq!(pulse.due(at(999)), Due::Nothing);
         assert_eq!(pulse.due(at(1_000)), Due::Ended);
-        assert_eq!(pulse.end(ended(10.0, reads()), at(1_000)), TELLS);
+        assert_eq!(pulse.end(ended(10.0, reads(100)), at(1_000)), TELLS);
         pulse.switched(at(1_000));
         assert_eq!(pulse.due(at(1_099)), Due::Nothing);
         assert_eq!(pulse.due(at(1_100)), Due::Settled);
-        pulse.begin(at(1_100));
+        pulse.begin(reads(100), at(1_100));
         assert_eq!(pulse.measured(at(2_000)), at(900));
-        let first = pulse.end(ended(9.0, reads()), at(2_000)).expect("over");
+        let first = pulse.end(ended(9.0, reads(100)), at(2_000)).expect("over");
         assert!(first.is_whole && !first.is_telling && !first.may_choose);
-        assert_eq!(pulse.end(ended(9.0, reads()), at(3_000)), TELLS);
+        assert_eq!(pulse.end(ended(9.0, reads(100)), at(3_000)), TELLS);
     }
 
     #[test]
     fn a_disaster_is_told_at_once() {
         let mut pulse = Pulse::new(PERIOD, at(0));
-        pulse.end(ended(10.0, reads()), at(1_000));
+        pulse.end(ended(10.0, reads(100)), at(1_000));
         pulse.switched(at(1_000));
-        pulse.begin(at(1_100));
-        assert_eq!(pulse.end(ended(2.4, reads()), at(2_000)), TELLS);
+        pulse.begin(reads(100), at(1_100));
+        assert_eq!(pulse.end(ended(2.4, reads(100)), at(2_000)), TELLS);
     }
 
     #[test]
@@ -319,100 +320,82 @@ mod tests {
         let mut pulse = Pulse::new(PERIOD, at(0));
         let changed = Ended {
             is_unchanged: false,
-            ..ended(10.0, reads())
+            ..ended(10.0, reads(100))
         };
         assert!(!pulse.end(changed, at(1_000)).expect("over").is_whole);
         // It settled late in the period, or not at all.
-        pulse.begin(at(1_600));
+        pulse.begin(reads(100), at(1_600));
         assert!(
             !pulse
-                .end(ended(10.0, reads()), at(2_000))
+                .end(ended(10.0, reads(100)), at(2_000))
                 .expect("over")
                 .is_whole
         );
         pulse.switched(at(2_950));
-        let worth = pulse.end(ended(10.0, reads()), at(3_000)).expect("over");
+        let worth = pulse.end(ended(10.0, reads(100)), at(3_000)).expect("over");
         assert!(!worth.is_whole && !worth.may_choose);
         assert_eq!(pulse.due(at(3_050)), Due::Settled);
-        pulse.begin(at(3_050));
-        let first = pulse.end(ended(10.0, reads()), at(4_000)).expect("over");
+        pulse.begin(reads(100), at(3_050));
+        let first = pulse.end(ended(10.0, reads(100)), at(4_000)).expect("over");
         assert!(first.is_whole && !first.is_telling);
     }
 
     #[test]
     fn nothing_is_tried_where_nobody_asks_any_more() {
         let mut pulse = Pulse::new(PERIOD, at(0));
-        assert_eq!(pulse.glance(Glance::default(), at(875)), None);
-        let quiet = Ended {
+        pulse.glance(reads(100), at(750));
+        pulse.glance(reads(100), at(875));
+        let quiet = |requests: u64| Ended {
             is_waiting: false,
-            ..ended(10.0, Glance::default())
+            ..ended(10.0, reads(requests))
         };
-        let worth = pulse.end(quiet, at(1_000)).expect("over");
+        let worth = pulse.end(quiet(100), at(1_000)).expect("over");
         assert!(worth.is_whole && worth.is_telling && !worth.may_choose);
         // Something waits, or has just come: it goes on.
-        let waits = ended(10.0, Glance::default());
+        let waits = ended(10.0, reads(100));
         assert!(pulse.end(waits, at(2_000)).expect("over").may_choose);
-        let came = Ended {
-            is_waiting: false,
-            ..ended(10.0, reads())
-        };
-        assert!(pulse.end(came, at(3_000)).expect("over").may_choose);
+        assert!(pulse.end(quiet(101), at(3_000)).expect("over").may_choose);
     }
 
     #[test]
     fn another_workload_begins_a_short_period_and_brings_back_what_was_best() {
         let [small, great] = [0, 5].map(|at| Arms::windows().list()[at]);
         let mut pulse = Pulse::new(PERIOD, at(0));
-        assert_eq!(
-            pulse.glance(reads(), at(125)),
-            None,
-            "the first is no change"
-        );
+        let first = pulse.glance(reads(100), at(125));
+        assert_eq!(first, None, "the first is no change");
         pulse.found_best(small);
-        // Never seen: nothing to go back to.
-        assert_eq!(pulse.glance(writes(), at(250)), Some(Cut { best: None }));
-        assert_eq!(pulse.next(), at(375));
-        assert_eq!(pulse.due(at(500)), Due::Ended);
-        let short = pulse
-            .end(ended(5.0, writes()), at(500))
-            .expect("enough came");
+        // Never seen: nothing to go back to. A glance between the regular ones will do.
+        assert_eq!(pulse.glance(writes(100), at(200)), Some(Cut { best: None }));
+        assert_eq!(pulse.next(), at(250));
+        assert_eq!(pulse.due(at(450)), Due::Ended);
+        let short = pulse.end(ended(5.0, writes(200)), at(450));
+        let short = short.expect("enough came");
         assert!(!short.is_whole && short.may_choose);
         pulse.found_best(great);
         // A whole period is due between two cuts, and one that is not cut ends a period after the short one.
-        assert_eq!(pulse.glance(reads(), at(625)), None);
-        assert_eq!(pulse.glance(writes(), at(1_375)), None);
-        assert_eq!(pulse.due(at(1_499)), Due::Nothing);
-        assert_eq!(pulse.end(ended(5.0, writes()), at(1_500)), TELLS);
-        let cut = pulse.glance(reads(), at(1_625));
+        assert!(!pulse.may_cut());
+        assert_eq!(pulse.glance(reads(300), at(625)), None);
+        assert_eq!(pulse.glance(writes(300), at(1_375)), None);
+        assert_eq!(pulse.due(at(1_449)), Due::Nothing);
+        assert_eq!(pulse.end(ended(5.0, writes(300)), at(1_450)), TELLS);
+        assert!(pulse.may_cut());
+        let cut = pulse.glance(reads(400), at(1_625));
         assert_eq!(cut, Some(Cut { best: Some(small) }));
         // What is resumed is no arm on trial: the short period has taken its first steps.
         pulse.resumed(at(1_625));
         assert_eq!(pulse.due(at(1_725)), Due::Settled);
-        pulse.begin(at(1_725));
-        assert!(
-            pulse
-                .end(ended(5.0, reads()), at(1_875))
-                .expect("over")
-                .may_choose
-        );
-        assert_eq!(pulse.end(ended(5.0, reads()), at(2_875)), TELLS);
-    }
-
-    #[test]
-    fn little_at_a_time_is_told_apart_too() {
-        let mut pulse = Pulse::new(PERIOD, at(0));
-        pulse.glance(reads(), at(125));
-        let few = || of(Op::Write, 4096, REQUESTS_MIN / 2);
-        assert_eq!(pulse.glance(few(), at(250)), None);
-        assert!(pulse.glance(few(), at(375)).is_some());
+        pulse.begin(reads(400), at(1_725));
+        let short = pulse.end(ended(5.0, reads(500)), at(1_875));
+        assert!(short.expect("over").may_choose);
+        assert_eq!(pulse.end(ended(5.0, reads(600)), at(2_875)), TELLS);
     }
 
     #[test]
     fn a_short_period_goes_on_until_enough_came() {
         let mut pulse = Pulse::new(PERIOD, at(0));
-        pulse.glance(reads(), at(125));
-        assert!(pulse.glance(writes(), at(250)).is_some());
-        let little = || ended(5.0, of(Op::Write, 4096, 1));
+        pulse.glance(reads(100), at(125));
+        assert!(pulse.glance(writes(200), at(250)).is_some());
+        let little = || ended(5.0, writes(201));
         assert_eq!(pulse.end(little(), at(500)), None);
         assert_eq!(pulse.due(at(749)), Due::Nothing);
         assert_eq!(pulse.end(little(), at(750)), None);
@@ -425,7 +408,7 @@ mod tests {
     #[test]
     fn a_machine_that_slept_begins_anew() {
         let mut pulse = Pulse::new(PERIOD, at(0));
-        pulse.end(ended(10.0, reads()), at(9_500));
+        pulse.end(ended(10.0, reads(100)), at(9_500));
         assert_eq!(pulse.due(at(10_499)), Due::Nothing);
         assert_eq!(pulse.due(at(10_500)), Due::Ended);
     }

@@ -5,7 +5,7 @@
 //! begins from where the one before it in the same file ended. The order in which processes come to a node is chance, so that
 //! says little of a file that many of them share; the sixth, the *stride*, is the same within what one process has open.
 //!
-//! Between, one may [glance](Watch::glance) at what arrives: is it still what it was?
+//! Between, one may [glance](Watch::glance) at what arrives, and is told when it is something else than before.
 //!
 //! A file is counted that requests came for, and one whose requests wait: a policy that serves one file after the other makes
 //! all others silent, and what is in force must not make another situation of the same workload.
@@ -143,45 +143,53 @@ pub struct Watch {
     /// What came through each handle. It outlives periods.
     opened: [IdHashMap<(FileId, HandleId), Opened>; 2],
     period: u32,
+    row: Row,
     glance: Glance,
 }
 
-/// Requests since the last glance, and their bytes: by operation.
+/// What arrives, at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
-    requests: [u64; 2],
-    bytes: [u64; 2],
+    /// Requests so far.
+    pub requests: u64,
+    /// What the last ones were like; none before some in a row were alike.
+    pub look: Option<Look>,
 }
 
-/// What a glance tells: the operation of most requests, and the power of two of their size.
+/// What requests are like: their operation, and the power of two of their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Look(usize, u32);
 
-impl Glance {
-    /// Whether nothing came.
-    pub fn is_empty(&self) -> bool {
-        self.requests == [0; 2]
-    }
-
-    /// How many came.
-    pub fn requests(&self) -> u64 {
-        self.requests.iter().sum()
-    }
-
-    /// None if too little arrived.
-    pub fn look(&self) -> Option<Look> {
-        let op = usize::from(self.requests[1] > self.requests[0]);
-        let size = self.bytes[op].checked_div(self.requests[op])?;
-        (self.requests[op] >= REQUESTS_MIN).then(|| Look(op, size.max(1).ilog2()))
+impl Look {
+    /// Sizes that lie about a power of two are no change.
+    fn is_like(self, other: Look) -> bool {
+        self.0 == other.0 && self.1.abs_diff(other.1) <= 1
     }
 }
 
-impl std::ops::AddAssign for Glance {
-    fn add_assign(&mut self, other: Glance) {
-        for op in [0, 1] {
-            self.requests[op] += other.requests[op];
-            self.bytes[op] += other.bytes[op];
+/// Requests of one operation in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    op: usize,
+    requests: u64,
+    bytes: u64,
+}
+
+impl Row {
+    /// One more; what they are like once they are enough to tell.
+    fn add(&mut self, op: usize, size: u64) -> Option<Look> {
+        if self.op != op {
+            *self = Row::default();
         }
+        self.op = op;
+        self.requests += 1;
+        self.bytes = self.bytes.saturating_add(size);
+        if self.requests < REQUESTS_MIN {
+            return None;
+        }
+        let size = self.bytes / self.requests;
+        *self = Row::default();
+        Some(Look(op, size.max(1).ilog2()))
     }
 }
 
@@ -241,12 +249,26 @@ impl Watch {
         Watch::default()
     }
 
-    /// A request arrives. Empty ones tell nothing.
+    /// A request arrives. Empty ones tell nothing. Says whether now something else arrives than before.
     #[inline]
-    pub fn arrived(&mut self, request: &Request) {
+    pub fn arrived(&mut self, request: &Request) -> bool {
         if request.range.is_empty() {
-            return;
+            return false;
         }
+        self.count(request);
+        self.glance.requests += 1;
+        let row = &mut self.row;
+        let Some(look) = row.add(request.op.index(), request.range.len()) else {
+            return false;
+        };
+        let is_other = self.glance.look.is_none_or(|known| !known.is_like(look));
+        if is_other {
+            self.glance.look = Some(look);
+        }
+        is_other
+    }
+
+    fn count(&mut self, request: &Request) {
         let sums = &mut self.ops[request.op.index()];
         let size = request.range.len();
         if sums.requests == 0 {
@@ -254,8 +276,6 @@ impl Watch {
         }
         sums.requests += 1;
         sums.bytes = sums.bytes.saturating_add(size);
-        self.glance.requests[request.op.index()] += 1;
-        self.glance.bytes[request.op.index()] += size;
         sums.size_max = sums.size_max.max(size);
         sums.size_min = sums.size_min.min(size);
         let (file, before) = sums.files.came(request.file, request.range.end());
@@ -338,13 +358,8 @@ impl Watch {
         arrived
     }
 
-    /// What came since the last glance.
-    pub fn glance(&mut self) -> Glance {
-        std::mem::take(&mut self.glance)
-    }
-
-    /// The same, and the next glance tells it too.
-    pub fn peek(&self) -> Glance {
+    /// What arrives.
+    pub fn glance(&self) -> Glance {
         self.glance
     }
 
@@ -572,18 +587,30 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_glance_tells_operation_and_size_of_what_arrives() {
+    fn what_arrives_in_a_row_tells_at_once_when_it_is_something_else() {
         let mut watch = Watch::new();
-        let mut arrive = |op: Op, size: u64, count: u64| {
-            (0..count).for_each(|at| watch.arrived(&request(1, op, at * size, size)));
-            watch.glance()
+        // After how many of these it is said that they are something else.
+        let mut arrive = |op: Op, sizes: &[u64], count: u64| {
+            let said = (0..count).find(|at| {
+                let size = sizes[(at % sizes.len() as u64) as usize];
+                watch.arrived(&request(1, op, at * size, size))
+            });
+            said.map(|at| at + 1)
         };
-        assert_eq!(arrive(Op::Read, 4096, REQUESTS_MIN - 1).look(), None);
-        let glance = arrive(Op::Read, 4096, REQUESTS_MIN);
-        assert_eq!(glance.look(), Some(Look(0, 12)));
-        assert_eq!(glance.requests(), REQUESTS_MIN);
-        assert_eq!(arrive(Op::Write, 5000, 100).look(), Some(Look(1, 12)));
-        assert!(arrive(Op::Write, 0, 100).is_empty());
+        assert_eq!(arrive(Op::Read, &[4096], 100), Some(REQUESTS_MIN));
+        assert_eq!(arrive(Op::Read, &[4096], 100), None);
+        assert_eq!(arrive(Op::Read, &[5000, 3000, 9000], 100), None);
+        assert_eq!(arrive(Op::Write, &[5000], 100), Some(REQUESTS_MIN));
+        assert_eq!(arrive(Op::Write, &[0], 100), None);
+        let much = arrive(Op::Write, &[1 << 20], 100);
+        assert!(much.is_some_and(|it| it <= 2 * REQUESTS_MIN));
+        assert_eq!(watch.glance().look, Some(Look(1, 20)));
+        // A mixture is nothing else than what it is a part of.
+        let mixed = (0..100).any(|at| {
+            let op = if at % 4 == 0 { Op::Read } else { Op::Write };
+            watch.arrived(&request(1, op, at << 20, 1 << 20))
+        });
+        assert!(!mixed);
     }
 
     #[test]
@@ -678,7 +705,7 @@ pub(crate) mod tests {
             handle: HandleId(process + 1),
             ..request(process.into(), Op::Write, at * 100, 100)
         };
-        (0..10).for_each(|process| watch.arrived(&write(process, 0)));
+        (0..10).for_each(|process| _ = watch.arrived(&write(process, 0)));
         for _ in 0..2 * REMEMBERED {
             watch.end_period();
         }
@@ -701,10 +728,10 @@ pub(crate) mod tests {
             let at = [40, 0, 0, 20].get(process as usize).copied();
             watch.departed(&write(process, at.unwrap_or(0)));
         }
-        (0..20).for_each(|at| watch.arrived(&write(5, at)));
+        (0..20).for_each(|at| _ = watch.arrived(&write(5, at)));
         let last = watch.end_period().map(|it| it.features.handles);
         assert_eq!(last, Some(10), "they waited until then");
-        (0..20).for_each(|at| watch.arrived(&write(5, at)));
+        (0..20).for_each(|at| _ = watch.arrived(&write(5, at)));
         assert_eq!(watch.end_period().map(|it| it.features.handles), Some(1));
     }
 
