@@ -19,12 +19,13 @@ const POINTS: usize = RUNS + GAPS + SIZES + FILES;
 /// Points of one power of two.
 const OCTAVE: u64 = 1 << 16;
 
-/// Requests are joined when so many have come, and then whenever they are twice as many as were left: few enough that nobody
-/// who waits for it notices.
+/// Requests are joined when so many have come, and then whenever those that came since are so many, or this part of what was left: few enough
+/// that nobody who waits for it notices.
 const JOIN_AT: usize = 1 << 12;
+const JOIN_PART: usize = 8;
 
 /// Pieces that are kept of a period. What comes beyond is taken to be like what came before.
-const PIECES_MAX: usize = 1 << 18;
+const PIECES_MAX: usize = 1 << 16;
 
 /// Whether a period can have such points: each distribution goes up, within what bytes can be counted.
 pub(crate) fn can_be(points: &[u32]) -> bool {
@@ -43,7 +44,8 @@ pub(crate) fn can_be(points: &[u32]) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     ranges: Vec<(FileId, u64, u64)>,
-    join_at: usize,
+    /// How many of them were joined.
+    joined: usize,
     /// Requests by the power of two of their length.
     sizes: Vec<u64>,
 }
@@ -52,9 +54,8 @@ impl Extents {
     pub(crate) fn add(&mut self, file: FileId, range: Range) {
         if self.ranges.len() < PIECES_MAX {
             self.ranges.push((file, range.start(), range.end()));
-            if self.ranges.len() == self.join_at.max(JOIN_AT) {
+            if self.ranges.len() - self.joined == JOIN_AT.max(self.joined / JOIN_PART) {
                 self.join();
-                self.join_at = 2 * self.ranges.len();
             }
         }
         let octave = range.len().max(1).ilog2() as usize;
@@ -103,7 +104,9 @@ impl Extents {
 
     /// Joins what touches or overlaps.
     fn join(&mut self) {
-        self.ranges.sort_unstable();
+        self.ranges[self.joined..].sort_unstable();
+        // Of two parts that are in order a stable sort only makes one.
+        self.ranges.sort();
         self.ranges.dedup_by(|next, kept| {
             let touches = next.0 == kept.0 && next.1 <= kept.2;
             if touches {
@@ -111,6 +114,7 @@ impl Extents {
             }
             touches
         });
+        self.joined = self.ranges.len();
     }
 }
 
