@@ -207,7 +207,7 @@ pub struct Bandit {
 }
 
 impl Bandit {
-    /// Takes over what another bandit knows of arms that were not tried here.
+    /// Takes over what another bandit knows of arms that were not tried here, and what disasters there were: they are one workload's.
     pub(crate) fn take_over(&mut self, other: &Bandit) {
         let steps = self.steps;
         let tried = other.arms.iter().filter(|theirs| theirs.tries > 0);
@@ -218,6 +218,8 @@ impl Bandit {
                     last: steps,
                     ..*theirs
                 };
+            } else {
+                own.disasters = own.disasters.saturating_add(theirs.disasters);
             }
         }
     }
@@ -843,6 +845,21 @@ mod tests {
             let mean = (0..20).map(share).sum::<f64>() / 20.0;
             assert!(mean > 0.98, "{strategy}: {mean}");
         }
+    }
+
+    #[test]
+    fn disasters_of_what_turns_out_to_be_one_workload_add_up() {
+        let strategy = Strategy::default();
+        let bandit = |disasters: u8| {
+            let mut bandit = Bandit::new(2);
+            bandit.learn(&strategy, 0, 100e6);
+            (0..disasters).for_each(|_| _ = bandit.learn(&strategy, 1, 10e6));
+            bandit
+        };
+        let (mut one, other) = (bandit(2), bandit(1));
+        assert!(!one.is_barred(1) && !other.is_barred(1));
+        one.take_over(&other);
+        assert!(one.is_barred(1));
     }
 
     #[test]
