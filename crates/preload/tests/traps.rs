@@ -1038,6 +1038,29 @@ fn the_loader_looks_up_nothing_for_the_library_that_the_library_has_itself() {
     assert!(needless.is_empty(), "{needless:#?}");
 }
 
+/// Each place of the library that a process visits, and each page that is written to, takes a page fault of it.
+#[test]
+fn what_each_process_needs_of_the_library_lies_together() {
+    let mut readelf = Command::new("readelf");
+    let said = succeed(readelf.args(["-W", "-S", "-d"]).arg(library())).stdout;
+    let said = String::from_utf8_lossy(&said);
+    let of = |name: &str| {
+        let after = |line: &str| Some(line.split_once(name)?.1.to_owned());
+        let line = said.lines().find_map(after).unwrap();
+        let mut words = line.split_whitespace().skip(1);
+        let mut number = || u64::from_str_radix(words.next().unwrap(), 16).unwrap();
+        let (start, _, len) = (number(), number(), number());
+        start..start + len
+    };
+    // Where mappings of the file end that one fault makes, and pages.
+    let near = |place: u64| place >> 16;
+    let page = |place: u64| place >> 12;
+    assert_eq!(near(of("] .presagio.start ").start), 0, "{said}");
+    assert!(of("] .presagio.start ").end <= of("] .rodata ").start);
+    assert_eq!(page(of("] .dynamic ").start), page(of("] .bss ").start));
+    assert!(said.contains("INIT_ARRAYSZ)       8 (bytes)"), "{said}");
+}
+
 /// Runs `modes.c` while a manager wants its file read at random; the mode advice and the starts of processes that strace saw. What
 /// the program does in its middle it does when `is_time` holds for that and the number of its reads since the note.
 fn with_a_mode(

@@ -39,6 +39,7 @@ pub struct Start {
 }
 
 /// A program is about to be started.
+#[unsafe(link_section = ".presagio.start")]
 pub fn starts(start: &Start) {
     if !life::is_on() || is_forbidden() {
         return;
@@ -159,8 +160,12 @@ fn is_file(stat: &libc::stat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
+#[allow(
+    clippy::manual_contains,
+    reason = "`contains` of bytes lies elsewhere in the library"
+)]
 fn has_slash(path: &CStr) -> bool {
-    path.to_bytes().contains(&b'/')
+    path.to_bytes().iter().any(|byte| *byte == b'/')
 }
 
 /// Whether nobody but us can open a file in this process: of its threads' directory, the links are two and one for each.
