@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=sections.ld");
     println!("cargo::rerun-if-changed=src/bytes.c");
     println!("cargo::rerun-if-changed=src/variadic.c");
     println!("cargo::rerun-if-changed=src/unwind.c");
@@ -34,8 +35,13 @@ fn main() {
     // a table of our own, which is written later.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,norelro");
     // What is only read lies before the code, in the same part. Not every linker can do so.
+    let order = std::env::current_dir().map(|here| here.join("sections.ld"));
+    let order = order.map(|file| format!("-Wl,-T,{}", file.display()));
     if links_with(NO_PART_FOR_READING) {
         println!("cargo::rustc-cdylib-link-arg={NO_PART_FOR_READING}");
+        if let Some(order) = order.ok().filter(|order| links_with(order)) {
+            println!("cargo::rustc-cdylib-link-arg={order}");
+        }
     }
     // Pages that are written before the program begins are copied: the fewer they are, the better.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,separate-loadable-segments");

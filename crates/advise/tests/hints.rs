@@ -3,9 +3,13 @@
 //! Files are made cold by writing them out and letting them go, not by dropping all of the machine's caches. Loop
 //! devices need root; where there is no root or no FUSE, a test says so and ends.
 
+#[path = "../../core/tests/common/skips.rs"]
+mod skips;
+
 use presagio_advise::hints::{Device, HintedFile, Hints, Storage, residency};
 use presagio_core::Range;
 use rustix::fs::{Advice, fadvise};
+use skips::skipped;
 use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -109,8 +113,7 @@ fn on_the_disk_split_hints_load_everything_and_one_does_not() {
     let file = write_file(&directory.path().join("data"));
     let device = Device::of(&file).unwrap();
     if device.storage != Storage::Local {
-        println!("skipped: the build directory lies on {:?}", device.storage);
-        return;
+        return skipped(&format!("the build directory lies on {:?}", device.storage));
     }
     let loaded = one_call(&file, &device);
     assert!(loaded >= device.step().min(SIZE), "split too coarsely");
@@ -153,7 +156,7 @@ fn on_a_loop_device_split_hints_load_everything_and_a_smaller_limit_is_learned()
     let mut undo = Undo::default();
     let (mount, queue) = match loop_device(directory.path(), &mut undo) {
         Ok(made) => made,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skipped(&reason),
     };
     let file = write_file(&mount.join("data"));
     let hints = Hints::default();
@@ -208,7 +211,7 @@ fn on_fuse_split_hints_load_everything_and_one_does_not() {
     let mut undo = Undo::default();
     let mount = match fuse(directory.path(), &mut undo) {
         Ok(mount) => mount,
-        Err(reason) => return println!("skipped: {reason}"),
+        Err(reason) => return skipped(&reason),
     };
     let file = File::open(mount.join("data")).unwrap();
     let hints = Hints::default();
@@ -244,7 +247,7 @@ fn on_an_overlay_hints_load_everything_and_the_step_is_found_by_trying() {
         &layers,
         &path("mount"),
     ]) {
-        return println!("skipped: {reason}");
+        return skipped(&reason);
     }
     let mut undo = Undo::default();
     undo.add(&["umount", &path("mount")]);

@@ -16,6 +16,7 @@ const SYSTEM: [&[u8]; 11] = [
 ];
 
 /// Whether this absolute path lies in one of the system's directories.
+#[unsafe(link_section = ".presagio.start")]
 pub(crate) fn is_system(path: &[u8]) -> bool {
     SYSTEM.iter().any(|prefix| path.starts_with(prefix))
 }

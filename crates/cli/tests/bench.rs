@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::skips::skipped;
 use common::{Said, presagio, presagio_at, presagio_ok};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -177,7 +178,7 @@ fn the_run_bench_compares_plain_with_guided() {
 fn the_run_bench_has_steps_through_many_files_on_a_device_of_its_own() {
     let bars = bars_of_a_tiny_run("steps");
     if let Some(why) = bars[0]["not_measured"].as_str() {
-        return println!("skipped: no device can be made here: {why}");
+        return skipped(&format!("no device can be made here: {why}"));
     }
     assert_eq!(bars.len(), 3, "two runs, and what is between them");
     let is_measured = |bar: &Value| bar["value"].as_f64() > Some(0.0);

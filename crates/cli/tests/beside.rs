@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::skips::{is_root, skipped};
 use common::{TempDir, library};
 use serde_json::Value;
 use std::fs;
@@ -93,14 +94,6 @@ const RUN: [&str; 6] = [
     "--",
 ];
 
-fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("skipped: needs root");
-    }
-    is_root
-}
-
 #[test]
 fn a_debugger_inside() {
     let place = Place::new("gdb", &[]);
@@ -179,7 +172,7 @@ fn programs_with_other_sanitizers() {
 /// Inside of one, all is as outside. From outside, process ids mean something else: nothing is watched, and the command runs.
 #[test]
 fn in_a_namespace_of_processes() {
-    if !is_root() {
+    if !is_root("another namespace of processes") {
         return;
     }
     let place = Place::new("pids", &[]);
@@ -205,7 +198,7 @@ fn in_namespaces_as_rootless_containers_have_them() {
         .status
         .success()
     {
-        return eprintln!("skipped: needs user namespaces");
+        return skipped("no user namespaces are allowed here");
     }
     assert_eq!(place.seen(&[&unshare, &RUN[..], &READ].concat()), SIZE);
     assert_eq!(place.seen(&[&RUN[..], &unshare, &READ].concat()), 0);

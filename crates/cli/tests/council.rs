@@ -3,6 +3,7 @@
 mod common;
 
 use common::nodes::{At, Node, Running, pattern, until};
+use common::skips::is_root;
 use common::{TempDir, presagio, presagio_ok, program};
 use presagio_core::{Nanos, Op};
 use presagio_council::wire::Announcement;
@@ -586,10 +587,9 @@ fn nodes_of_a_council_share_its_patterns() {
     assert_eq!(council.status()["contexts_are"], "patterns");
 }
 
-/// Needs root, to be somebody else.
 #[test]
 fn another_user_is_refused_with_a_line_in_the_audit() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root("being somebody else") {
         return;
     }
     let dir = TempDir::new("council-user");

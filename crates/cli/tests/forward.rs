@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::nodes::skipped;
+use common::skips::skipped;
 use common::{TempDir, presagio, presagio_ok, program};
 use presagio_forward::{Options, Remote};
 use presagio_ninep::OpenFlags;

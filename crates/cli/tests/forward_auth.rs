@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::nodes::{At, Mounted, Node, pattern, skipped, until};
+use common::nodes::{At, Mounted, Node, pattern, until};
+use common::skips::skipped;
 use common::{Said, TempDir, presagio};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

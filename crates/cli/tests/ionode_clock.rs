@@ -3,7 +3,8 @@
 mod common;
 
 use common::TempDir;
-use common::nodes::{Running, pattern, skipped, until};
+use common::nodes::{Running, pattern, until};
+use common::skips::skipped;
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use std::fs::{self, File};

@@ -5,7 +5,8 @@ mod common;
 
 use common::apart::apart;
 use common::forwarded::{forwarded, succeeds};
-use common::nodes::{Mounted, Node, pattern, skipped, until};
+use common::nodes::{Mounted, Node, pattern, until};
+use common::skips::{is_root, skipped};
 use common::{TempDir, presagio_ok};
 use presagio_forward::{Options, Remote};
 use presagio_ninep::OpenFlags;
@@ -23,8 +24,7 @@ struct Freezable(PathBuf);
 impl Freezable {
     /// `None`, and a printed reason, if that cannot be had here.
     fn new(image: &Path, at: &Path) -> Option<Freezable> {
-        if !rustix::process::geteuid().is_root() {
-            skipped("only root can freeze a file system");
+        if !is_root("freezing a file system") {
             return None;
         }
         let file = File::create(image).expect("an image");

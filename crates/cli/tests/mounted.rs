@@ -8,8 +8,9 @@ mod common;
 use common::apart::{apart, run};
 use common::forwarded::{FAR, forwarded, succeeds};
 use common::nodes::{
-    At, Mounted, Node, PROGRAMS, Running, beside, killed_while, pattern, script, skipped, until,
+    At, Mounted, Node, PROGRAMS, Running, beside, killed_while, pattern, script, until,
 };
+use common::skips::skipped;
 use common::{presagio_ok, program};
 use rustix::process::{Signal, kill_process};
 use std::fs::{self, OpenOptions};

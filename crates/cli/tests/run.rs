@@ -10,6 +10,7 @@ mod hanging;
 #[path = "run/unseen.rs"]
 mod unseen;
 
+use common::skips::skipped;
 use common::{Said, TempDir, library, presagio, presagio_ok, program};
 use serde_json::Value;
 use std::fs;
@@ -1047,7 +1048,7 @@ fn a_container_is_not_mistaken_for_others_and_said_to_be_unseen() {
         .arg("true")
         .output();
     if !tried.is_ok_and(|t| t.status.success()) {
-        return eprintln!("skipped: no other PID namespaces are allowed here");
+        return skipped("no other PID namespaces are allowed here");
     }
     let place = Place::new("container");
     // The first there is process 1, which is somebody else here.

@@ -3,6 +3,8 @@
 #[path = "../../ionode/tests/auth/certificates.rs"]
 #[allow(dead_code, reason = "the tests of the I/O node use more of it")]
 mod certificates;
+#[path = "../../core/tests/common/skips.rs"]
+mod skips;
 
 use certificates::Authority;
 use presagio_council::{
@@ -10,6 +12,7 @@ use presagio_council::{
 };
 use presagio_door::{Address, TcpProof};
 use presagio_tune::{CouncilSettings, Detector, TunerSettings};
+use skips::skipped;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -134,7 +137,7 @@ impl Drop for Munged {
 fn a_credential_says_whose_a_node_is() {
     let dir = tempfile::tempdir().unwrap();
     let Some(munged) = Munged::start(dir.path()) else {
-        return; // The package munge is not here.
+        return skipped("there is no munged here");
     };
     let socket = Some(munged.1.clone());
     let server = council(

@@ -1,5 +1,8 @@
 //! What a council does with those who come: each for itself, whatever they send.
 
+#[path = "../../core/tests/common/skips.rs"]
+mod skips;
+
 use presagio_core::{Nanos, Op};
 use presagio_council::wire::{Announcement, FRAME_MAX, Hello, MAGIC, Message};
 use presagio_council::{
@@ -10,6 +13,7 @@ use presagio_ninep::Frames;
 use presagio_tune::{
     Arm, Arrived, CouncilSettings, Detector, Features, Observation, Tuner, TunerSettings,
 };
+use skips::skipped;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -543,7 +547,7 @@ fn the_loop_rests_while_a_credential_is_checked() {
     };
     let any = Address::Tcp("127.0.0.1:0".to_owned());
     let Ok(server) = Server::start(hall(&dir.path().join("store")), &[any], door) else {
-        return; // The package libmunge2 is not here.
+        return skipped("there is no libmunge here");
     };
     let Address::Tcp(address) = &server.addresses()[0] else {
         unreachable!()

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OURS __attribute__((visibility("hidden")))
+/* Beside what runs at the start of a process, which is what needs them there (life.rs). */
+#define OURS __attribute__((visibility("hidden"), section(".presagio.start")))
 
 OURS void *memcpy(void *restrict to, const void *restrict from, size_t n);
 OURS void *memmove(void *to, const void *from, size_t n);

@@ -137,6 +137,7 @@ fn is_new(symbol: Symbol) -> bool {
 
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".presagio.start")]
 fn find(symbol: Symbol) -> *mut c_void {
     let name = &NAMES[symbol as usize];
     if let Some(found) = next::find(name.text(), name.hash) {

@@ -74,6 +74,8 @@ macro_rules! hooks_alike {
 macro_rules! hook {
     ($name:ident ($($arg:ident: $type:ty),*) $result:ty, $call:ident, $meaning:expr) => {
         const _: () = {
+            // Which of them lie where, sections.ld says.
+            #[unsafe(link_section = concat!(".presagio.hook.", stringify!($name)))]
             unsafe extern "C-unwind" fn hook($($arg: $type),*) -> $result {
                 type Real = unsafe extern "C-unwind" fn($($type),*) -> $result;
                 // SAFETY: the C library declares the symbol with this type; what the program passes, it

@@ -102,6 +102,8 @@ pub use entry::Entry;
 pub use modules::{Module, NAME_MAX};
 #[cfg(target_arch = "x86_64")]
 pub use reach::{ThreadState, begin};
+#[cfg(target_arch = "x86_64")]
+pub use sys::readable;
 
 /// Frames that count; what lies further out is not looked at.
 pub const DEPTH_MAX: usize = 64;

@@ -5,7 +5,9 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use direct::{is_main_thread, main_stack_limit, readable};
+pub use direct::readable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use direct::{is_main_thread, main_stack_limit};
 
 /// Zeroed memory that takes room only where it is touched; `None` where the system has none.
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
@@ -98,7 +100,7 @@ unsafe fn raw_map(bytes: usize, prot: i32, flags: i32) -> *mut u8 {
 mod direct {
     use core::arch::asm;
 
-    const EFAULT: isize = -(libc::EFAULT as isize);
+    const EINVAL: isize = -(libc::EINVAL as isize);
 
     /// One system call.
     ///
@@ -116,8 +118,9 @@ mod direct {
     }
 
     /// Whether the word at this address can be read: the kernel copies a new signal mask from there before it
-    /// refuses to do what was asked, which is nothing that exists.
-    pub(crate) fn readable(address: u64) -> bool {
+    /// refuses to do what was asked, which is nothing that exists. All programs ask for masks: a filter of system calls under
+    /// which they run allows it, other than calls that are made for reading memory.
+    pub fn readable(address: u64) -> bool {
         let no_such_request = usize::MAX;
         // SAFETY: changes nothing: the request is refused, and nothing is written.
         let result = unsafe {
@@ -126,7 +129,7 @@ mod direct {
                 [no_such_request, address as usize, 0, 8, 0, 0],
             )
         };
-        result != EFAULT
+        result == EINVAL
     }
 
     /// Whether this is the thread that the process began with.

@@ -31,7 +31,7 @@ pub fn apart(test: &str, bound: Duration, body: impl FnOnce(&Path)) {
         return fs::write(dir.join(PASSED), "").expect("a mark");
     }
     if let Some(missing) = missing() {
-        return super::nodes::skipped(&format!("{test} needs {missing}"));
+        return super::skips::skipped(&format!("{test} needs {missing}"));
     }
     let place = TempDir::new(test);
     let dir = Path::new(place.path());

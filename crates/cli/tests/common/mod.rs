@@ -6,6 +6,8 @@ pub mod apart;
 pub mod forwarded;
 pub mod gluster;
 pub mod nodes;
+#[path = "../../../core/tests/common/skips.rs"]
+pub mod skips;
 
 use serde_json::Value;
 use std::net::TcpListener;

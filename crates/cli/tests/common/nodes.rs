@@ -21,14 +21,6 @@ pub fn say(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{what}");
 }
 
-/// Says why a test is not done. Where changes are judged it has to be: there are root, FUSE and namespaces.
-#[track_caller]
-pub fn skipped(why: &str) {
-    let is_judged = std::env::var_os("CI").is_some_and(|it| it == "true");
-    assert!(!is_judged, "a test would be skipped: {why}");
-    say(&format!("skipped: {why}"));
-}
-
 /// Waits until something is so.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let late = Instant::now() + LONG;

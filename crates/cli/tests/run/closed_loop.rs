@@ -181,7 +181,7 @@ fn by_default_what_will_be_read_is_loaded_and_the_second_run_knows_it_from_the_s
     let place = Place::new("loop");
     let slow = match Slow::new(&place) {
         Ok(slow) => slow,
-        Err(reason) => return eprintln!("skipped: no slow device can be made here: {reason}"),
+        Err(reason) => return skipped(&format!("no slow device can be made here: {reason}")),
     };
     let mut noise = fs::read(place.path("in")).unwrap();
     noise = noise.repeat(BYTES as usize / noise.len() + 1);

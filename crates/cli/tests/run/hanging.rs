@@ -75,8 +75,7 @@ impl Drop for Mount {
 fn a_run_goes_on_and_ends_with_its_summary_while_storage_hangs() {
     let place = Place::new("hanging");
     let Some(mount) = Mount::new(&place) else {
-        println!("skipped: nothing can be mounted with bindfs here");
-        return;
+        return skipped("nothing can be mounted with bindfs here");
     };
     // What is read below is in memory: only to open the file anew, and to close it, somebody has to answer.
     drop(fs::read(mount.data()).unwrap());

@@ -82,7 +82,7 @@ fn rings_that_are_used_without_a_call_of_the_c_library_are_said() {
         .current_dir(place.path(""))
         .status();
     if alone.unwrap().code() == Some(77) {
-        return eprintln!("skipped: there is no io_uring here");
+        return skipped("there is no io_uring here");
     }
     assert_said(
         &not_seen(&place, "./rings stay"),

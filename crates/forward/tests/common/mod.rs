@@ -5,12 +5,13 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 pub mod node;
+#[path = "../../../core/tests/common/skips.rs"]
+mod skips;
 pub mod steps;
 pub mod tree;
 
 use presagio_forward::mount::{self, Mounted};
 use presagio_forward::{Address, Options, Remote};
-use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+#[allow(unused_imports, reason = "each test file uses a part of this")]
+pub use skips::is_root;
 
 /// Runs a test against a node of ours, and against diod. Debian's crashes once in some hundred runs, in a lock of its own
 /// that it has freed: what fails then says nothing about us, and is done again with another one.
@@ -33,24 +37,6 @@ pub fn against(test: impl Fn(&mut Server)) {
         }
     }
     panic!("diod crashed each time");
-}
-
-/// Whether tests that need it can be done; says so if not.
-#[track_caller]
-pub fn is_root(what: &str) -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        skipped(&format!("{what} needs root"));
-    }
-    is_root
-}
-
-/// Says why a test is not done, past the capture of its output. Where changes are judged it has to be.
-#[track_caller]
-pub fn skipped(why: &str) {
-    let is_judged = std::env::var_os("CI").is_some_and(|it| it == "true");
-    assert!(!is_judged, "a test would be skipped: {why}");
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Whose server it is.

@@ -5,6 +5,8 @@
 pub mod gate;
 pub mod mounts;
 pub mod raw;
+#[path = "../../../core/tests/common/skips.rs"]
+mod skips;
 pub mod users;
 
 use presagio_ionode::{Address, Config, Node};
@@ -12,11 +14,13 @@ use presagio_ninep::client::{Client, Error, Options};
 use presagio_ninep::session::{File, Session};
 use presagio_ninep::{Errno, OpenFlags};
 use presagio_storage::{Directory, Storage, Striped, StripedSet};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+#[allow(unused_imports, reason = "each test file uses a part of this")]
+pub use skips::{is_root, skipped};
 
 /// How long anything may take before a test gives up: long, since the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -207,23 +211,6 @@ pub fn options() -> Options {
 /// This process's user.
 pub fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
-}
-
-/// Whether tests that need it can be done; says so if not.
-pub fn is_root(what: &str) -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        skipped(&format!("{what} needs root"));
-    }
-    is_root
-}
-
-/// Says why a test is not done, past the capture of its output. Where changes are judged it has to be.
-#[track_caller]
-pub fn skipped(why: &str) {
-    let is_judged = std::env::var_os("CI").is_some_and(|it| it == "true");
-    assert!(!is_judged, "a test would be skipped: {why}");
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Waits until something is so.

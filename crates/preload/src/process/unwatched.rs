@@ -3,15 +3,16 @@
 //!
 //! A build starts programs by the thousand. So of the system's own, compilers and shells, only the privileges are looked at;
 //! and a name without a slash, which the C library has yet to look for, is not looked at. What memory of the program is read
-//! here, the kernel reads for us: the call that follows may be meant to fail.
+//! here may not be there: the call that follows may be meant to fail.
 //!
 //! To look into a file is to open and close it, and with that a process loses all locks (`fcntl`) that it has on that file,
 //! through whichever descriptor. It can only have them on files that it has open: so into one that this process has open nobody
 //! looks, nor where another thread could open it meanwhile.
 
 use crate::hot::HOT;
+use crate::memory::Look;
 use crate::{life, next, thread};
-use libc::{c_char, c_int, c_void, iovec};
+use libc::{c_char, c_int, c_void};
 use presagio_arena::{Client, Counter, VARIABLE, sys};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -38,6 +39,7 @@ pub struct Start {
 }
 
 /// A program is about to be started.
+#[unsafe(link_section = ".presagio.start")]
 pub fn starts(start: &Start) {
     if !life::is_on() || is_forbidden() {
         return;
@@ -148,8 +150,8 @@ fn is_there(start: &Start) -> bool {
         return true;
     }
     // A name that is found elsewhere, if it is readable at all.
-    let mut first = [0u8; 1];
-    let is_string = copy(sys::process_id() as usize, &mut first, start.path as usize) == Some(1);
+    // SAFETY: any byte is a number.
+    let is_string = unsafe { Look::new().read::<u8>(start.path as usize) }.is_some();
     // SAFETY: it is what the program passes for a string, to a function that will read it all.
     start.is_looked_for && is_string && !has_slash(unsafe { CStr::from_ptr(start.path) })
 }
@@ -158,8 +160,12 @@ fn is_file(stat: &libc::stat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
+#[allow(
+    clippy::manual_contains,
+    reason = "`contains` of bytes lies elsewhere in the library"
+)]
 fn has_slash(path: &CStr) -> bool {
-    path.to_bytes().contains(&b'/')
+    path.to_bytes().iter().any(|byte| *byte == b'/')
 }
 
 /// Whether nobody but us can open a file in this process: of its threads' directory, the links are two and one for each.
@@ -321,16 +327,8 @@ const VARIABLE_NAME: [u8; VARIABLE.len() + 1] = {
     name
 };
 
-/// What the variable begins with in an environment.
-const MARK_LEN: usize = VARIABLE.len() + 1;
-
-fn is_mark(bytes: &[u8]) -> bool {
-    bytes.strip_prefix(VARIABLE.as_bytes()) == Some(b"=")
-}
-
-/// Pointers of a list that are read in one go, and how often that is done.
-const AT_ONCE: usize = 64;
-const ROUNDS_MAX: usize = 16;
+/// Strings of a list that are looked at.
+const STRINGS_MAX: usize = 1024;
 
 /// `None` if it cannot be told: then the call that follows may fail, and it is not for us to say so.
 ///
@@ -340,187 +338,45 @@ fn list_lacks_us(list: *const *const c_char) -> Option<bool> {
     if list.is_null() {
         return Some(true);
     }
-    let pid = sys::process_id() as usize;
+    let mut strings = Look::new();
     let ours = life::variable_at();
-    let has_same = search(pid, list, |strings| Some(strings.contains(&ours)))?;
-    let is_there =
-        has_same && is_ours(pid, ours) || search(pid, list, |strings| any_is_ours(pid, strings))?;
+    let has_same = any(list, |string| Some(string == ours))?;
+    let is_there = has_same && is_ours(&mut strings, ours)?
+        || any(list, |string| is_ours(&mut strings, string))?;
     Some(!is_there)
 }
 
-/// Goes through a list that a null ends, until `find` says of some of its pointers that what is looked for is among them.
-fn search(
-    pid: usize,
-    list: *const *const c_char,
-    mut find: impl FnMut(&[usize]) -> Option<bool>,
-) -> Option<bool> {
-    for round in 0..ROUNDS_MAX {
-        let mut pointers = [0usize; AT_ONCE];
-        let from = list.wrapping_add(round * AT_ONCE) as usize;
-        let read = copy(pid, &mut pointers, from)? / size_of::<usize>();
-        let pointers = pointers.get(..read)?;
-        let end = pointers.iter().position(|pointer| *pointer == 0);
-        if find(pointers.get(..end.unwrap_or(read))?)? {
-            return Some(true);
-        }
-        if end.is_some() {
-            return Some(false);
-        }
-        if read < AT_ONCE {
-            return None;
+/// Whether a list that a null ends has a string of which this is so.
+fn any(list: *const *const c_char, mut is_so: impl FnMut(usize) -> Option<bool>) -> Option<bool> {
+    let mut pointers = Look::new();
+    for i in 0..STRINGS_MAX {
+        // SAFETY: any bytes are a number.
+        match unsafe { pointers.read(list.wrapping_add(i) as usize) }? {
+            0 => return Some(false),
+            string if is_so(string)? => return Some(true),
+            _ => {}
         }
     }
     None
 }
 
 /// Whether this string is the variable, still: programs write over the environment that they were started with.
-fn is_ours(pid: usize, string: usize) -> bool {
-    let mut start = [0u8; MARK_LEN];
-    copy(pid, &mut start, string) == Some(MARK_LEN) && is_mark(&start)
-}
-
-/// Whether one of these strings is the variable; `None` if those could not all be read that came before it.
-#[inline(never)]
-fn any_is_ours(pid: usize, mut strings: &[usize]) -> Option<bool> {
-    while !strings.is_empty() {
-        let mut batch = Batch::new();
-        let (now, later) = strings.split_at_checked(batch.take(strings))?;
-        if batch.any_is_ours(pid, now.len())? {
-            return Some(true);
-        }
-        strings = later;
-    }
-    Some(false)
-}
-
-/// Beginnings of strings that are read with one call, into room that fits on small stacks. What lies side by side, as strings of
-/// an environment do that was just made, is one piece: the kernel looks each piece up for itself.
-struct Batch {
-    bytes: [u8; 1024],
-    pieces: [iovec; 32],
-    pieces_len: usize,
-    len: usize,
-    /// Where each string begins in the bytes.
-    starts: [u16; AT_ONCE],
-}
-
-/// A string that begins so far behind the last one's is better a piece of its own.
-const GAP_MAX: usize = 256;
-
-impl Batch {
-    fn new() -> Batch {
-        Batch {
-            bytes: [0; 1024],
-            pieces: [iovec {
-                iov_base: std::ptr::null_mut(),
-                iov_len: 0,
-            }; 32],
-            pieces_len: 0,
-            len: 0,
-            starts: [0; AT_ONCE],
+fn is_ours(strings: &mut Look, string: usize) -> Option<bool> {
+    for (i, byte) in VARIABLE.bytes().chain([b'=']).enumerate() {
+        // SAFETY: any byte is a number.
+        if unsafe { strings.read::<u8>(string.wrapping_add(i)) }? != byte {
+            return Some(false);
         }
     }
-
-    /// Takes as many of the strings as there is room for; how many.
-    fn take(&mut self, strings: &[usize]) -> usize {
-        let mut taken = 0;
-        for (string, start) in strings.iter().zip(0..AT_ONCE) {
-            let Some(at) = self.join(*string).or_else(|| self.add(*string)) else {
-                break;
-            };
-            if let Some(place) = self.starts.get_mut(start) {
-                *place = at as u16;
-            }
-            taken += 1;
-        }
-        taken
-    }
-
-    /// Makes the last piece longer by a string that begins on its page, a little further on; where it is then.
-    fn join(&mut self, string: usize) -> Option<usize> {
-        let last = self.pieces.get_mut(self.pieces_len.checked_sub(1)?)?;
-        let ahead = string.checked_sub(last.iov_base as usize)?;
-        let more = (ahead + MARK_LEN).saturating_sub(last.iov_len);
-        let is_near = ahead < 4096 - last.iov_base as usize % 4096 && more <= GAP_MAX;
-        if !is_near || self.len + more > self.bytes.len() {
-            return None;
-        }
-        let at = self.len - last.iov_len + ahead;
-        last.iov_len += more;
-        self.len += more;
-        Some(at)
-    }
-
-    /// The same as a piece of its own.
-    fn add(&mut self, string: usize) -> Option<usize> {
-        if self.len + MARK_LEN > self.bytes.len() {
-            return None;
-        }
-        *self.pieces.get_mut(self.pieces_len)? = iovec {
-            iov_base: string as *mut c_void,
-            iov_len: MARK_LEN,
-        };
-        self.pieces_len += 1;
-        self.len += MARK_LEN;
-        Some(self.len - MARK_LEN)
-    }
-
-    /// Reads them all; whether one of the first `count` is the variable.
-    fn any_is_ours(&mut self, pid: usize, count: usize) -> Option<bool> {
-        let room = iovec {
-            iov_base: self.bytes.as_mut_ptr().cast(),
-            iov_len: self.len,
-        };
-        let args = [
-            pid,
-            &raw const room as usize,
-            1,
-            self.pieces.as_ptr() as usize,
-            self.pieces_len,
-            0,
-        ];
-        // SAFETY: the kernel reads what it can, and writes into the array.
-        let read = unsafe { sys::call(libc::SYS_process_vm_readv, args) }.max(0) as usize;
-        let read = self.bytes.get(..read)?;
-        for start in self.starts.iter().take(count) {
-            let start = usize::from(*start);
-            if is_mark(read.get(start..start + MARK_LEN)?) {
-                return Some(true);
-            }
-        }
-        Some(false)
-    }
-}
-
-/// Has the kernel copy memory of this process that may not be there; how many bytes were.
-fn copy<T>(pid: usize, to: &mut [T], from: usize) -> Option<usize> {
-    let len = size_of_val(to);
-    let part = |base: usize| iovec {
-        iov_base: base as *mut c_void,
-        iov_len: len,
-    };
-    let (theirs, ours) = (part(from), part(to.as_mut_ptr() as usize));
-    let args = [
-        pid,
-        &raw const ours as usize,
-        1,
-        &raw const theirs as usize,
-        1,
-        0,
-    ];
-    // SAFETY: the kernel reads what it can, and writes into the slice, whose members may be any bytes.
-    let read = unsafe { sys::call(libc::SYS_process_vm_readv, args) };
-    usize::try_from(read).ok()
+    Some(true)
 }
 
 /// The flags of `clone3`, whose arguments may be anything; all that matter if they cannot be read.
 pub fn flags_of(arguments: usize) -> c_int {
-    let mut flags = [0u64];
     if is_forbidden() {
         return libc::CLONE_VM;
     }
-    match copy(sys::process_id() as usize, &mut flags, arguments) {
-        Some(8) => flags[0] as c_int,
-        _ => libc::CLONE_VM,
-    }
+    // SAFETY: any bytes are a number.
+    let flags = unsafe { Look::new().read::<u64>(arguments) };
+    flags.map_or(libc::CLONE_VM, |flags| flags as c_int)
 }

@@ -23,6 +23,7 @@ extern "C-unwind" fn fail(error: i32) -> i32 {
 /// The offset of the count in the thread's block is checked in thread.rs.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
+#[unsafe(link_section = ".presagio.start")]
 unsafe extern "C-unwind" fn vfork() -> i32 {
     std::arch::naked_asm!(
         ".cfi_startproc",

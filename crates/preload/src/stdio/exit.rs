@@ -2,12 +2,12 @@
 //! before it happens. From then on, whatever is put into a stream is told at once: it will be written too.
 
 use super::stream::{Before, Did, Inside, flushes_at};
+use crate::memory::Look;
 use crate::watch::Watch;
 use crate::{descriptors, life, thread};
 use libc::FILE;
 use presagio_arena::{Record, sys};
 use presagio_core::Action;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[unsafe(link_section = ".data")]
@@ -53,29 +53,10 @@ fn tell_pending(fd: i32, stream: *mut FILE) {
     watch.descriptor.set_position(end);
 }
 
-/// A copy of a stream that another thread may have closed meanwhile: the kernel says so instead of a crash.
+/// A copy of a stream that another thread may have closed meanwhile: that it is not there any more shall be no crash.
 fn copy(stream: *mut FILE) -> Option<Inside> {
-    let mut copy = MaybeUninit::<Inside>::uninit();
-    let local = libc::iovec {
-        iov_base: copy.as_mut_ptr().cast(),
-        iov_len: size_of::<Inside>(),
-    };
-    let remote = libc::iovec {
-        iov_base: stream.cast(),
-        iov_len: size_of::<Inside>(),
-    };
-    let args = [
-        sys::process_id() as usize,
-        &raw const local as usize,
-        1,
-        &raw const remote as usize,
-        1,
-        0,
-    ];
-    // SAFETY: the kernel writes into the copy, and reads only what it can.
-    let result = unsafe { sys::call(libc::SYS_process_vm_readv, args) };
-    // SAFETY: filled completely, with numbers.
-    (result == size_of::<Inside>() as isize).then(|| unsafe { copy.assume_init() })
+    // SAFETY: it consists of numbers.
+    unsafe { Look::new().read(stream as usize) }
 }
 
 /// Something was put into a stream after all was told.

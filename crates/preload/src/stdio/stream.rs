@@ -13,6 +13,7 @@ use presagio_core::Action;
 
 /// The beginning of glibc's `FILE`, whose layout is part of its binary interface.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Inside {
     flags: i32,
     read_ptr: usize,

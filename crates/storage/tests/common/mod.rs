@@ -2,26 +2,24 @@
 
 #![allow(dead_code)] // Each test takes what it needs.
 
+#[path = "../../../core/tests/common/skips.rs"]
+mod skips;
+
 use presagio_core::Range;
 use presagio_storage::{Access, Bytes, Storage};
 use std::fs::{File, OpenOptions};
-use std::io::{IoSlice, IoSliceMut, Write};
+use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
+
+#[allow(unused_imports, reason = "each test takes what it needs")]
+pub use skips::skipped;
 
 /// Reads and writes.
 pub const BOTH: Access = Access {
     read: true,
     write: true,
 };
-
-/// Says why a test is not done, past the capture of its output. Where changes are judged it has to be.
-#[track_caller]
-pub fn skipped(why: &str) {
-    let is_judged = std::env::var_os("CI").is_some_and(|it| it == "true");
-    assert!(!is_judged, "a test would be skipped: {why}");
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 /// Creates a file as a node does.
 pub fn create(storage: &dyn Storage, path: &Path) -> Arc<dyn Bytes> {

@@ -1,7 +1,11 @@
 //! Storage that does not answer: a FUSE file system whose process is stopped. Where there is no bindfs, or where nothing may be
 //! mounted, a test says so and ends.
 
+#[path = "../../../../core/tests/common/skips.rs"]
+mod skips;
+
 use super::*;
+use skips::skipped;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -86,8 +90,7 @@ impl Drop for Mount {
 #[test]
 fn storage_that_does_not_answer_holds_up_nothing_on_others() {
     let Some(mount) = Mount::new() else {
-        println!("skipped: nothing can be mounted with bindfs here");
-        return;
+        return skipped("nothing can be mounted with bindfs here");
     };
     let hanging = File::open(mount.path()).unwrap();
     hanging.read_exact_at(&mut [0; 10], 0).unwrap();
@@ -122,8 +125,7 @@ fn storage_that_does_not_answer_holds_up_nothing_on_others() {
 #[test]
 fn files_that_cannot_be_opened_ahead_hold_up_none_on_other_devices() {
     let Some(mount) = Mount::new() else {
-        println!("skipped: nothing can be mounted with bindfs here");
-        return;
+        return skipped("nothing can be mounted with bindfs here");
     };
     let hanging = File::open(mount.path()).unwrap();
     let scribe = Scribe::default();
@@ -160,8 +162,7 @@ fn files_that_cannot_be_opened_ahead_hold_up_none_on_other_devices() {
 #[test]
 fn what_happened_while_a_device_was_looked_at_is_told_afterwards_in_its_order() {
     let Some(mount) = Mount::new() else {
-        println!("skipped: nothing can be mounted with bindfs here");
-        return;
+        return skipped("nothing can be mounted with bindfs here");
     };
     let file = File::open(mount.path()).unwrap();
     file.read_exact_at(&mut [0; 10], 0).unwrap();
