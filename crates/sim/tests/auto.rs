@@ -4,6 +4,7 @@ mod common;
 
 use common::{run, scenario};
 use presagio_core::{Nanos, Op};
+use presagio_sim::campaign::POLICIES;
 use presagio_sim::{Change, Decided, Place, Seen, Simulation, Steering, Verdict};
 use presagio_tune::{Decision, Trees};
 
@@ -141,4 +142,46 @@ fn a_period_of_nothing_is_refused() {
     let text = "[servers]\nscheduler = { policy = \"auto\", period = \"0ms\" }\n[[app]]\nbytes = \"1MiB\"\n";
     let error = presagio_sim::Scenario::from_toml(text).expect_err("no period");
     assert!(error.to_string().contains("period"), "{error}");
+}
+
+/// Strided reads of 1 MiB: whole at a server, or as large as its stripes.
+fn large(device: &str, stripe: &str, policy: &str) -> presagio_sim::Scenario {
+    scenario(&format!(
+        "
+        clients = {{ machines = 8 }}
+        [servers]
+        count = 4
+        workers = 64
+        stripe = \"{stripe}\"
+        device = \"{device}\"
+        scheduler = {{ policy = \"{policy}\", period = \"1s\" }}
+        [[app]]
+        processes = 16
+        pattern = \"strided\"
+        request = \"1MiB\"
+        bytes = \"24MiB\"
+        "
+    ))
+}
+
+/// Nearly as fast at random as in sequence is every disk with requests of 1 MiB. Its own are aggregated with gain all the same.
+#[test]
+fn large_requests_do_not_make_an_ssd_of_a_disk() {
+    for stripe in ["64KiB", "1MiB"] {
+        for disk in ["hdd", "pastel", "graphene", "suno"] {
+            let auto = run(&large(disk, stripe, "auto"));
+            let name = by_trees(auto.decisions.last().expect("it decided")).name();
+            let each = POLICIES.map(|policy| {
+                let makespan = run(&large(disk, stripe, policy.name())).makespan;
+                (policy.name(), makespan.as_secs_f64())
+            });
+            let oracle = each.iter().map(|(_, took)| *took).fold(f64::NAN, f64::min);
+            let chosen = each.iter().find(|(policy, _)| *policy == name);
+            let chosen = chosen.expect("one of the six").1;
+            for took in [chosen, auto.makespan.as_secs_f64()] {
+                let longer = took / oracle;
+                assert!(longer < 1.15, "{disk}, {stripe}, {name} {longer}: {each:?}");
+            }
+        }
+    }
 }
