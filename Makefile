@@ -136,9 +136,10 @@ bench: build ## measure every part and hold it against its bars
 	done; \
 	exit $$status
 
-trained: build ## are the trees and the network that come with it what this build makes? (a minute)
+trained: build ## are the trees, the network and docs/results.md what this build makes? (minutes)
 	$(PRESAGIO) train | diff crates/tune/trees/default.txt -
 	$(PRESAGIO) train --network | diff crates/tune/networks/default.txt -
+	cargo test --release -p presagio-cli --test repro -- --ignored
 
 docs-cli: build ## write manual pages and shell completions
 	@mkdir -p $(CLI_DOCS)

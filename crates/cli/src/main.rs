@@ -59,6 +59,7 @@ mod terminal;
 mod top;
 mod trace;
 mod train;
+mod whole;
 
 use clap::{Parser, Subcommand};
 use std::io;

@@ -268,6 +268,43 @@ fn the_tune_bench_judges_what_tells_accesses_apart() {
 }
 
 #[test]
+fn the_tune_bench_judges_trees_and_what_watching_costs() {
+    let json = presagio_ok(&["bench", "tune", "--tiny", "--only", "trees", "--json"]).json();
+    let all = json["tables"]["held_out"].as_array().unwrap();
+    let auto = all.iter().find(|row| row["solution"] == "auto, as it runs");
+    assert!(auto.unwrap()["over_oracle_percent"].is_number(), "{json:#}");
+    assert!(!json["bars"].as_array().unwrap().is_empty(), "{json:#}");
+    let json = presagio_ok(&["bench", "tune", "--tiny", "--only", "cost", "--json"]).json();
+    let costs = json["tables"]["cost"].as_array().unwrap();
+    assert_eq!(costs.len(), 3, "{json:#}");
+    assert!(costs.iter().all(|row| row["ns"].as_f64() > Some(0.0)));
+}
+
+#[test]
+fn the_sim_bench_measures_speed_and_a_growing_cluster() {
+    for (only, table, count) in [("speed", "policies", 11), ("scaling", "scaling", 5)] {
+        let json = presagio_ok(&["bench", "sim", "--tiny", "--only", only, "--json"]).json();
+        let rows = json["tables"][table].as_array().unwrap();
+        assert_eq!(rows.len(), count, "{json:#}");
+        assert!(rows.iter().all(|row| row["requests"].as_u64() > Some(0)));
+        assert!(!json["bars"].as_array().unwrap().is_empty(), "{json:#}");
+    }
+}
+
+#[test]
+fn the_profile_bench_holds_the_fast_way_against_the_full_one() {
+    let json = presagio_ok(&["bench", "profile", "--tiny", "--only", "ssd", "--json"]).json();
+    let rows = json["tables"]["devices"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{json:#}");
+    assert!(rows[0]["full_over_fast"].as_f64() > Some(1.0), "{json:#}");
+    let bars = json["bars"].as_array().unwrap();
+    assert!(
+        !bars.is_empty() && bars.iter().all(|bar| bar["value"].is_number()),
+        "{json:#}"
+    );
+}
+
+#[test]
 fn the_bandit_bench_plays_every_strategy_in_simulated_situations() {
     let json = presagio_ok(&["bench", "bandit", "--tiny", "--only", "curves", "--json"]).json();
     let rows = json["tables"]["curves"].as_array().unwrap();

@@ -62,22 +62,26 @@ fn a_file_that_is_named_stays_as_it_is() {
     assert_eq!(dir.entries(), ["precious"]);
 }
 
-/// Whether a process has a file of a directory open that has no name there.
-fn has_scratch(process: u32, directory: &str) -> bool {
+/// How many files of a directory a process has open that have no name there.
+fn nameless(process: u32, directory: &str) -> usize {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
-    let mut open = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    open.any(|path| path.starts_with(directory) && path.to_string_lossy().ends_with("(deleted)"))
+    let open = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    open.filter(|path| path.starts_with(directory) && path.to_string_lossy().ends_with("(deleted)"))
+        .count()
 }
 
 #[test]
 fn nothing_is_left_behind_after_a_kill() {
     let dir = TempDir::new("profile-kill");
+    let at = |name| format!("{}/{name}", dir.path());
     let mut child = Command::new(common::program())
         .args(["profile", dir.path(), "--full", "--size", "64MiB"])
+        .args(["-o", &at("kept.json"), "--svg", &at("drawn.svg")])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    while !has_scratch(child.id(), dir.path()) {
+    // The two files to be kept, and the one to measure with.
+    while nameless(child.id(), dir.path()) < 3 {
         assert!(child.try_wait().unwrap().is_none(), "it takes longer");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{TempDir, presagio, presagio_ok};
+use parquet::file::reader::SerializedFileReader;
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// A scenario that takes a moment.
 const SMALL: &str = "\
@@ -173,8 +175,27 @@ fn results_come_as_table_plot_and_parquet() {
     );
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.contains("SJF"));
-    let rows = std::fs::read(&parquet).unwrap();
-    assert!(rows.starts_with(b"PAR1") && rows.ends_with(b"PAR1"));
+    let rows = SerializedFileReader::try_from(parquet.as_str()).unwrap();
+    let rows: Vec<HashMap<String, String>> = rows
+        .into_iter()
+        .map(|row| {
+            let row = row.unwrap();
+            let columns = row.get_column_iter();
+            columns
+                .map(|(name, value)| (name.clone(), value.to_string()))
+                .collect()
+        })
+        .collect();
+    let shown = json(&[&path, "--sweep", policies]);
+    let runs = shown["runs"].as_array().unwrap();
+    assert_eq!((rows.len(), runs.len()), (2, 2));
+    for (row, run) in rows.iter().zip(runs) {
+        let policy = &run["varied"]["servers.scheduler.policy"];
+        assert_eq!(row["servers_scheduler_policy"], policy.to_string());
+        for column in ["makespan_ns", "bytes", "requests"] {
+            assert_eq!(row[column], run[column].to_string(), "{column}: {row:?}");
+        }
+    }
 }
 
 #[test]
@@ -235,7 +256,7 @@ fn a_profile_that_cannot_be_read_is_named() {
     let both = with("{ profile = \"gone.json\", rpm = 7200 }");
     let said = presagio(&["sim", &written(&dir, "both.toml", &both)]);
     assert!(
-        said.err.contains("line 6: servers.device: "),
+        said.err.contains("line 6: servers.device.rpm: "),
         "{}",
         said.err
     );

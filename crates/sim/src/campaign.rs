@@ -88,7 +88,7 @@ pub struct Situation {
 /// Servers of each platform, and the bytes of a stripe and of a transmission.
 const SERVERS: u64 = 4;
 const STRIPE: u64 = 32 << 10;
-const TRANSMISSION: u64 = 8 << 10;
+const TRANSMISSION: u64 = Drive::SIZES.0;
 
 impl Situation {
     /// All of them, with each of these numbers of processes. A process accesses `bytes` of a shared file; with files of their

@@ -123,12 +123,16 @@ impl Scenario {
             "closed needs `servers.handlers = 1`: one thread takes messages in, and waits",
         )?;
         check_scheduler(&servers.scheduler, "servers.scheduler")?;
-        let reason = servers.device.reason_against();
-        require(
-            reason.is_none(),
-            "servers.device",
-            reason.unwrap_or_default(),
-        )
+        match servers.device.reason_against() {
+            None => Ok(()),
+            Some(against) => Err(Wrong {
+                field: match against.field {
+                    Some(field) => format!("servers.device.{field}"),
+                    None => "servers.device".to_owned(),
+                },
+                reason: against.reason,
+            }),
+        }
     }
 
     fn check_apps(&self) -> Result<(), Wrong> {

@@ -20,7 +20,7 @@ use crate::layout::Layout;
 use crate::network::{End, Network};
 use crate::random::Random;
 use crate::report::{AppReport, DeviceReport, LevelReport, Report};
-use crate::scenario::{Intake, PolicyChoice, Scenario, Scheduling};
+use crate::scenario::{ForesightPlan, Intake, PolicyChoice, Scenario, Scheduling};
 use crate::slab::Slab;
 use crate::steering::{Change, Place, Seen, Steering};
 use crate::workload::{Operation, Replay, Work};
@@ -189,6 +189,7 @@ pub(crate) struct Cluster<'a> {
     events: u64,
     steering: Option<&'a mut dyn Steering>,
     changes: Slab<Change>,
+    foresight: ForesightPlan,
 }
 
 /// Space between two files on a device, so that they do not touch.
@@ -250,6 +251,7 @@ impl<'a> Cluster<'a> {
             events: 0,
             steering,
             changes: Slab::default(),
+            foresight: scenario.foresight.clone(),
             works,
         };
         cluster.add_clients(scenario);
@@ -372,9 +374,7 @@ impl<'a> Cluster<'a> {
         let queues = scenario.servers.count.max(scenario.apps.len() as u32);
         let mut settings = scheduling.settings(queues, number);
         if let Some(settings) = &mut settings {
-            let percent = scenario.foresight.tolerance_percent;
-            settings.foresight_tolerance = f64::from(percent) / 100.0;
-            settings.foresight_wait_max = scenario.foresight.wait_max.map(|most| Nanos(most.0));
+            scenario.foresight.hold_in(settings);
         }
         let cpu = match scheduling.policy {
             PolicyChoice::None => crate::Cpu::None,
@@ -385,13 +385,21 @@ impl<'a> Cluster<'a> {
 
     /// Gives schedulers other settings, before anything has happened.
     pub(crate) fn begin_with(&mut self, changes: Vec<Change>) -> Result<(), Failed> {
-        for Change {
-            place, settings, ..
-        } in changes
-        {
-            if let Some(desk) = self.desk_of(place) {
-                desk.change(settings, 0)?;
-            }
+        for change in changes {
+            self.change_desk(change)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a scheduler other settings; what the scenario says of foresight holds in them, too.
+    fn change_desk(&mut self, change: Change) -> Result<(), Failed> {
+        let mut settings = change.settings;
+        if let Some(settings) = &mut settings {
+            self.foresight.hold_in(settings);
+        }
+        let now = self.now;
+        if let Some(desk) = self.desk_of(change.place) {
+            desk.change(settings, now)?;
         }
         Ok(())
     }
@@ -1027,14 +1035,10 @@ impl<'a> Cluster<'a> {
     }
 
     fn change(&mut self, number: u32) -> Result<(), Failed> {
-        let Change {
-            place, settings, ..
-        } = self.changes[number].clone();
+        let change = self.changes[number].clone();
         self.changes.free(number);
-        let now = self.now;
-        if let Some(desk) = self.desk_of(place) {
-            desk.change(settings, now)?;
-        }
+        let place = change.place;
+        self.change_desk(change)?;
         match place {
             Place::IoNode(node) if self.nodes.len() > node as usize => self.pump_node(node),
             Place::Server(server) if self.servers.len() > server as usize => {

@@ -4,6 +4,7 @@
 use crate::random::Random;
 use crate::scenario::{ForesightPlan, Level, Scenario};
 use crate::steering::{Change, Place, Seen, Steering};
+use crate::workload::Replay;
 use crate::{Failed, Simulation};
 use presagio_core::{FileId, IdHashMap, Nanos, Op, Range, Request};
 use presagio_device::Device;
@@ -60,8 +61,13 @@ impl Steering for Recorder {
 }
 
 impl Recorder {
-    /// Runs the scenario so often, without foresight, each time with another seed.
-    fn record(scenario: &Scenario, level: Level, repetitions: u32) -> Result<Recorder, Failed> {
+    /// Runs the scenario so often, without foresight, each time with another seed. What is replayed is replayed in each.
+    fn record(
+        scenario: &Scenario,
+        replays: &[Option<Replay>],
+        level: Level,
+        repetitions: u32,
+    ) -> Result<Recorder, Failed> {
         let mut recorder = Recorder {
             level,
             first: IdHashMap::default(),
@@ -79,7 +85,9 @@ impl Recorder {
             };
             recorder.first.clear();
             recorder.before.clear();
-            Simulation::new(&earlier).steered_by(&mut recorder).run()?;
+            let mut run = Simulation::new(&earlier).steered_by(&mut recorder);
+            run.replays = replays.to_vec();
+            run.run()?;
         }
         Ok(recorder)
     }
@@ -90,8 +98,12 @@ fn mean(times: &[u64]) -> u64 {
 }
 
 /// Runs the scenario as often as the plan says and combines what was recorded.
-pub(crate) fn foresee(scenario: &Scenario, plan: &ForesightPlan) -> Result<Foreseen, Failed> {
-    let recorder = Recorder::record(scenario, plan.at, plan.repetitions)?;
+pub(crate) fn foresee(
+    scenario: &Scenario,
+    replays: &[Option<Replay>],
+    plan: &ForesightPlan,
+) -> Result<Foreseen, Failed> {
+    let recorder = Recorder::record(scenario, replays, plan.at, plan.repetitions)?;
     let requests = recorder.times.into_iter().map(|(key, times)| {
         let (place, file, op, start, len, _) = key;
         let predicted = Predicted {
@@ -122,7 +134,7 @@ pub struct Likeness {
 
 /// Records so many runs of a scenario at a level, and compares them.
 pub fn likeness(scenario: &Scenario, level: Level, runs: u32) -> Result<Likeness, Failed> {
-    let recorder = Recorder::record(scenario, level, runs)?;
+    let recorder = Recorder::record(scenario, &[], level, runs)?;
     let tolerance = f64::from(scenario.foresight.tolerance_percent) / 100.0;
     let (mut deviations, mut alone, mut paired) = (0.0, 0, 0);
     for times in recorder.times.values() {

@@ -187,7 +187,7 @@ impl<'a> Simulation<'a> {
         let plan = &self.scenario.foresight;
         let foreseen = match plan.repetitions {
             0 => None,
-            _ => Some(foresight::foresee(self.scenario, plan)?),
+            _ => Some(foresight::foresee(self.scenario, &self.replays, plan)?),
         };
         let mut own = Memory::default();
         let memory = match self.memory {

@@ -209,7 +209,7 @@ bytes = \"1MiB\"
                 "unknown field",
             ),
             ("count = 4", "count = 0", 5, "servers.count", "from 1 to"),
-            ("rpm = 10500", "rpm = 1", 6, "servers.device", "rpm"),
+            ("rpm = 10500", "rpm = 1", 6, "servers.device.rpm", "rpm"),
             ("rpm = 10500", "rmp = 1", 6, "servers.device.rmp", "rmp"),
             (
                 "\"TWINS\"",
@@ -254,6 +254,68 @@ bytes = \"1MiB\"
                 "{bad}: {error}"
             );
             assert!(error.to_string().contains(reason), "{bad}: {error}");
+        }
+    }
+
+    fn with_device(device: &str) -> Result<Scenario, ScenarioError> {
+        let app = "[[app]]\nbytes = \"1MiB\"";
+        Scenario::from_toml(&format!("[servers]\ndevice = {{ {device} }}\n{app}"))
+    }
+
+    #[test]
+    fn every_parameter_of_a_device_is_heeded() {
+        let disk = "capacity = \"1TB\", rpm = 5400, bytes_per_s = \"50MB\", seek_least = \"1ms\", seek_average = \"9ms\", \
+             seek_most = \"19ms\", read_ahead = 0, write_cache = \"1MiB\", write_slots = 7, read_command = \"11us\", \
+             write_command = \"12us\"";
+        let array = format!("{disk}, disks = 3, stripe = \"128KiB\"");
+        let ssd = "channels = 3, unit = \"4KiB\", bytes_per_s = \"50MB\", read_overhead = \"1us\", write_overhead = \"2us\", \
+             read_ahead = \"64KiB\", write_cache = \"1MiB\", write_amplification_percent = 150, \
+             link_bytes_per_s = \"300MB\", read_command = \"11us\", write_command = \"12us\"";
+        for (model, given) in [
+            ("hdd", disk),
+            ("pastel", disk),
+            ("raid0", &array),
+            ("suno", &array),
+            ("ssd", ssd),
+            ("edel", ssd),
+        ] {
+            let model_of = |text: &str| {
+                let device = with_device(text).expect(text).servers.device;
+                device.model().expect(text)
+            };
+            let named = format!("model = \"{model}\"");
+            let plain = model_of(&named);
+            for one in given.split(", ") {
+                assert_ne!(
+                    model_of(&format!("{named}, {one}")),
+                    plain,
+                    "{model}: {one}"
+                );
+            }
+            model_of(&format!("{named}, {given}"));
+        }
+    }
+
+    #[test]
+    fn a_parameter_of_another_device_is_refused_by_name() {
+        for (device, field, reason) in [
+            ("model = \"ssd\", rpm = 10500", "rpm", "ssd is an SSD"),
+            ("channels = 4", "channels", "hdd is a disk"),
+            ("model = \"pastel\", disks = 2", "disks", "pastel is a disk"),
+            (
+                "model = \"suno\", unit = 512",
+                "unit",
+                "suno is an array of disks",
+            ),
+            ("model = \"raid0\", disks = 0", "disks", "from 1 to 4096"),
+            ("profile = \"a.json\", rpm = 1", "rpm", "says all of it"),
+            ("profile = \"a.json\", model = \"ssd\"", "model", "says all"),
+        ] {
+            let error = with_device(device).expect_err(device);
+            assert_eq!(error.line, Some(2), "{device}: {error}");
+            let field = format!("servers.device.{field}");
+            assert_eq!(error.field, Some(field), "{device}: {error}");
+            assert!(error.reason.contains(reason), "{device}: {error}");
         }
     }
 

@@ -317,7 +317,7 @@ pub enum PolicyChoice {
     None,
     /// This one.
     Policy(PolicyKind),
-    /// None at first, then in each period what the trees of `presagio-tune` say.
+    /// What suits the device at first, then in each period what the trees of `presagio-tune` say.
     Auto,
     /// The safe arm at first, then what was learned.
     Adaptive,
@@ -546,6 +546,14 @@ impl Default for ForesightPlan {
             tolerance_percent: 10,
             wait_max: None,
         }
+    }
+}
+
+impl ForesightPlan {
+    /// What it says of tolerance and waiting holds in these settings.
+    pub(crate) fn hold_in(&self, settings: &mut Settings) {
+        settings.foresight_tolerance = f64::from(self.tolerance_percent) / 100.0;
+        settings.foresight_wait_max = self.wait_max.map(|most| Nanos(most.0));
     }
 }
 

@@ -48,7 +48,8 @@ pub struct Seen {
 pub struct Change {
     /// Which one.
     pub place: Place,
-    /// Its settings; none is no scheduler: what arrives is served as it comes.
+    /// Its settings; none is no scheduler: what arrives is served as it comes. Tolerance and longest wait of foresight are those
+    /// of the scenario in any case.
     pub settings: Option<Settings>,
     /// From when. The past is now.
     pub at: Nanos,

@@ -2,7 +2,8 @@
 //!
 //! What is decided at the end of the first period comes late: the queue that has grown under another policy is served first, and
 //! short programs are over. So a period has [`Lookout::PARTS`] parts. After a period in which nothing arrived, the next begins
-//! with the part in which the first request comes, and there is a look after 1, 2, 4 and 8 of its parts too.
+//! with the part in which the first request comes, and there is a look after 1, 2, 4 and 8 of its parts too. What came before that
+//! silence is forgotten: it was another program, or another phase of it.
 
 use crate::metrics::{Metrics, Period};
 use presagio_core::{Nanos, Request};
@@ -62,11 +63,16 @@ impl Lookout {
     /// The period is over, whether all of its parts are or not.
     pub fn end_period(&mut self) -> Period {
         self.parts = 0;
-        self.phase = match self.metrics.is_quiet() {
+        let is_quiet = self.metrics.is_quiet();
+        let period = self.metrics.end_period();
+        self.phase = match is_quiet {
             true => Phase::Quiet,
             false => Phase::Later,
         };
-        self.metrics.end_period()
+        if is_quiet {
+            self.metrics.forget();
+        }
+        period
     }
 }
 
@@ -108,6 +114,18 @@ mod tests {
         // The period that is under way ends, then one in which nothing comes.
         let seen = looks(lookout, 40, |part| part >= 40);
         assert_eq!(seen, [(15, 1), (31, 0), (40, 1)]);
+    }
+
+    #[test]
+    fn what_came_before_a_silence_is_forgotten() {
+        let lookout = &mut Lookout::new(32 << 10);
+        // Too little to fill a window, then a period and a part without any.
+        looks(lookout, 33, |part| part <= 3);
+        let range = Range::at(0, 8192);
+        let request = Request::new(RequestId(0), FileId(2), Op::Write, range);
+        lookout.arrived(&request, Nanos(100));
+        let period = lookout.part_over().expect("something begins");
+        assert_eq!((period.requests, period.accessed), ([0, 1], [0, 1]));
     }
 
     #[test]

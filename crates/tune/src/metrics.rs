@@ -233,7 +233,7 @@ impl Metrics {
     }
 
     /// The next window begins.
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.window = match self.window.wrapping_add(1) {
             0 => {
                 self.stripes.fill(Stripe::default());

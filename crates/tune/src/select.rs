@@ -134,7 +134,7 @@ pub struct Selection {
     pub class: Option<Class>,
     /// Bytes of each file that are accessed, on one server.
     pub file_bytes: Option<f64>,
-    /// The device's sequential to random throughput ratio, for the operation and the usual request.
+    /// The device's sequential to random throughput ratio for the operation (see [`Drive::ratio`]).
     pub ratio: Option<f64>,
     /// Bytes of memory of a server.
     pub memory: Option<f64>,
@@ -386,6 +386,10 @@ fn policy(name: &str) -> Result<Option<PolicyKind>, presagio_sched::UnknownPolic
 }
 
 /// What a device is like, for trees: ratios that are worked out when they are first asked for.
+///
+/// *Sizes.* A ratio is no figure of a device alone: a disk's falls with the size of requests, to what an SSD has of small ones. So
+/// trees are asked with the ratio of a size that they were made with ([`Drive::SIZES`]), whatever arrives: that large requests
+/// come is a question of its own. With the ratio of 1 MiB they would take every disk for an SSD.
 #[derive(Clone, Debug)]
 pub struct Drive {
     model: Model,
@@ -394,6 +398,9 @@ pub struct Drive {
 }
 
 impl Drive {
+    /// The least and the largest request whose ratios trees were made with: the messages of the campaign, all of them alike.
+    pub const SIZES: (u64, u64) = (8 << 10, 8 << 10);
+
     /// This device.
     pub fn new(model: Model) -> Drive {
         Drive {
@@ -402,13 +409,14 @@ impl Drive {
         }
     }
 
-    /// The sequential to random throughput ratio for requests of about this size. What a profile measured is read from it;
-    /// a model is tried, in virtual time, with the power of two that is nearest.
+    /// The sequential to random throughput ratio for requests of about this size, or the nearest of [`Drive::SIZES`]. What a
+    /// profile measured is read from it; a model is tried, in virtual time, with the power of two that is nearest.
     pub fn ratio(&mut self, op: Op, size: u64) -> f64 {
+        let size = size.clamp(Drive::SIZES.0, Drive::SIZES.1);
         if let Model::Fitted(profile) = &self.model {
             return profile.ratio(op, size);
         }
-        let power = (size.max(1) + size.max(1) / 2).ilog2().clamp(9, 24);
+        let power = (size + size / 2).ilog2();
         let model = &self.model;
         *self
             .known
@@ -484,9 +492,6 @@ pub struct Chooser {
 /// Requests in a period below which nothing is decided.
 const DECIDE_MIN: u64 = 32;
 
-/// The size of requests that is expected before there are any: that of the messages in the campaign which trees come from.
-const SIZE_EXPECTED: u64 = 8 << 10;
-
 impl Chooser {
     /// Without a device, only trees that do not ask for one are asked.
     pub fn new(trees: Trees, drive: Option<Drive>) -> Chooser {
@@ -499,7 +504,7 @@ impl Chooser {
         let drive = self.drive.as_mut()?;
         let either = Op::ALL.map(|op| Selection {
             op: Some(op),
-            ratio: Some(drive.ratio(op, SIZE_EXPECTED)),
+            ratio: Some(drive.ratio(op, Drive::SIZES.0)),
             ..Selection::default()
         });
         self.by_votes(&either)
@@ -599,7 +604,9 @@ impl Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::{Access, Context, Load, Magnitude, Situation};
     use crate::tree::Node;
+    use crate::tuner::WarmStart;
     use presagio_core::{FileId, RequestId};
 
     fn leaf(class: usize) -> Node {
@@ -701,6 +708,30 @@ mod tests {
             assert_eq!(begin(disk), Some(PolicyKind::Aioli), "{disk}");
         }
         assert_ne!(begin("edel"), Some(PolicyKind::Aioli), "it waits in vain");
+    }
+
+    #[test]
+    fn what_a_context_begins_with_on_a_disk_is_no_matter_of_the_size_of_requests() {
+        let begin = |device: &str, size: u64| {
+            let drive = Drive::new(Model::named(device).expect(device));
+            let mut warm = WarmStart::new(Trees::shipped(), Some(drive), 64 << 10);
+            let situation = Situation {
+                servers: Magnitude::of(4),
+                ionodes: Magnitude::of(1),
+                clients: Magnitude::of(8),
+                processes: Magnitude::of(32),
+                op: Op::Read,
+                access: Access::SharedStrided,
+                size: Magnitude::of(size),
+                load: Load::Full,
+            };
+            let first = warm.policy(&Context::Situation(situation));
+            first.expect("a situation").0.policy
+        };
+        for size in [128 << 10, 1 << 20, 16 << 20] {
+            assert_eq!(begin("pastel", size), PolicyKind::Aioli, "{size}");
+            assert_ne!(begin("edel", size), PolicyKind::Aioli, "{size}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::failure::failure;
 use crate::model;
 use crate::progress::progress;
 use crate::size::Size;
+use crate::whole::Place;
 use indicatif::ProgressBar;
 use presagio_core::Nanos;
 use presagio_device::Profile;
@@ -19,22 +20,19 @@ use presagio_profile::compare::Comparison;
 use presagio_profile::{
     Emulated, Engine, Progress, Scratch, ScratchError, Target, circumstances, fast, full,
 };
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tempfile::NamedTempFile;
 
 /// Measure a storage device: time by request size, in sequence and at random
 ///
 /// How much faster is this storage when requests follow each other than when they are anywhere? Schedulers
-/// decide by that ratio. This command measures it for reads and writes in a minute or two, as SeRRa does
-/// (Boito's thesis, chapter 5): at a few request sizes only, each until the confidence interval is narrow, and
+/// decide by that ratio. This command measures it for reads and writes in a minute or two, once the file to
+/// measure with is written, as SeRRa does (Boito's thesis, chapter 5): at a few request sizes only, each until the confidence interval is narrow, and
 /// fits a straight line between them.
 ///
 /// It works on a file without a name, which it makes in DIR (or beside FILE, which stays as it is) and which is
-/// gone when the command ends, even if it is killed. Requests go past the page cache, through io_uring. What
+/// gone when the command ends, even if it is killed; so are unfinished files of -o and --svg. Requests go past the page cache, through io_uring. What
 /// makes the figures doubtful is said below them: caches, virtual disks, throttles, noise.
 ///
 /// docs/profile.md explains the figures, the file that -o writes, and who reads it.
@@ -344,29 +342,22 @@ pub fn watched<T>(measure: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> T {
 /// A file that is there, whole, when everything is done, and not before.
 struct Output {
     path: PathBuf,
-    file: NamedTempFile,
+    place: Place,
 }
 
 impl Output {
     fn new(path: &Path) -> anyhow::Result<Output> {
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let file = tempfile::Builder::new()
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(parent.unwrap_or(Path::new(".")));
-        let path = path.to_owned();
-        match file {
-            Ok(file) => Ok(Output { path, file }),
-            Err(error) => Err(cannot_write(&path, &error)),
-        }
+        let place = Place::open(path, true).map_err(|error| cannot_write(path, &error))?;
+        Ok(Output {
+            path: path.to_owned(),
+            place,
+        })
     }
 
-    fn write(mut self, text: &str) -> anyhow::Result<()> {
-        let written = self.file.write_all(text.as_bytes());
-        written.map_err(|error| cannot_write(&self.path, &error))?;
-        let kept = self.file.persist(&self.path);
-        kept.map_err(|error| cannot_write(&self.path, &error.error))?;
+    fn write(self, text: &str) -> anyhow::Result<()> {
+        let written = self.place.file().write_all(text.as_bytes());
+        let kept = written.and_then(|()| self.place.keep());
+        kept.map_err(|error| cannot_write(&self.path, &error))?;
         Ok(())
     }
 }

@@ -107,7 +107,9 @@ fn share<'a>(tried: impl Iterator<Item = &'a Tried>, holds: impl Fn(&Tried) -> b
 pub fn table_3_8() -> anyhow::Result<Finding> {
     let situations = Situation::all(&[8, 16, 32], 1 << 20, Cpu::Agios);
     let tried = on_all_cores(&situations, Tried::of)?;
-    let most = Figure::Span(50.0, 100.0, 0, "%");
+    // Each cell is one that was published.
+    let all_cells = percent(100.0);
+    let most = Wanted::Within(0.5);
     let good = |each: &Tried| each.behind(each.situation.published()) <= NEGLIGIBLE;
     let disks = |each: &&Tried| each.is_on(&["pastel", "graphene"]) && each.situation.is_aiolis();
     let aiolis = share(tried.iter().filter(disks), |each| {
@@ -117,12 +119,7 @@ pub fn table_3_8() -> anyhow::Result<Finding> {
         each.behind(&[AIOLI]) <= 1.001
     });
     let what = "disks, where aIOLi is named: it is the fastest, or negligibly slower";
-    let mut rows = vec![Row::new(
-        what,
-        most.clone(),
-        percent(aiolis),
-        Wanted::AtLeast,
-    )];
+    let mut rows = vec![Row::new(what, all_cells.clone(), percent(aiolis), most)];
     let all = (
         "all four",
         PLATFORMS.map(|platform| platform.device).to_vec(),
@@ -133,9 +130,9 @@ pub fn table_3_8() -> anyhow::Result<Finding> {
         let what = format!("{name}: what is named is the fastest, or negligibly slower");
         rows.push(Row::new(
             what,
-            most.clone(),
+            all_cells.clone(),
             percent(share(here, good)),
-            Wanted::AtLeast,
+            most,
         ));
     }
     Ok(Finding {
@@ -144,7 +141,7 @@ pub fn table_3_8() -> anyhow::Result<Finding> {
             format!(
                 "Cells are situations of the summaries that end 3.2.3.2 to 3.2.3.5, with 8, 16 and 32 processes: {} in all, {} of \
                  them on disks with aIOLi as the choice. Negligible is 10 %, as in the thesis; to be published as the best means \
-                 100 %, and most of the cells is what is asked for here. In {fastest:.0} % of aIOLi's cells on disks no choice is \
+                 100 %, and at least half of the cells is what is asked for here. In {fastest:.0} % of aIOLi's cells on disks no choice is \
                  more than 0.1 % faster.",
                 tried.len(),
                 tried.iter().filter(disks).count(),

@@ -1,4 +1,4 @@
-//! What came of an experiment: rows with what was published, what was found, and whether they agree.
+//! What came of an experiment: rows with what was published, what is asked for, what was found, and whether they agree.
 
 use crate::table::{self, Cell};
 use serde_json::{Value, json};
@@ -114,6 +114,24 @@ impl Row {
         }
     }
 
+    /// What counts as agreement, in words.
+    fn asked(&self) -> String {
+        match (self.wanted, &self.published) {
+            (Wanted::AtLeast, Figure::Span(from, _, digits, unit)) => {
+                format!("at least {}", with_unit(format!("{from:.digits$}"), unit))
+            }
+            (Wanted::AtMost, Figure::Span(_, to, digits, unit)) => {
+                format!("at most {}", with_unit(format!("{to:.digits$}"), unit))
+            }
+            (Wanted::AtLeast, _) => "at least that".to_owned(),
+            (Wanted::AtMost, _) => "at most that".to_owned(),
+            (Wanted::Within(share), Figure::Number(..)) => {
+                format!("± {:.0} % of it", 100.0 * share)
+            }
+            (Wanted::Within(_) | Wanted::Same, _) => "the same".to_owned(),
+        }
+    }
+
     fn verdict(&self) -> &'static str {
         if !self.agrees() {
             return "differs";
@@ -129,11 +147,12 @@ impl Row {
     }
 
     /// The row as text, cell by cell.
-    pub fn shown(&self) -> [String; 4] {
+    pub fn shown(&self) -> [String; 5] {
         let verdict = self.verdict().to_owned();
         [
             self.what.clone(),
             self.published.shown(),
+            self.asked(),
             self.ours.shown(),
             verdict,
         ]
@@ -143,6 +162,7 @@ impl Row {
         json!({
             "what": self.what,
             "published": self.published.json(),
+            "asked": self.asked(),
             "ours": self.ours.json(),
             "agrees": self.agrees(),
         })
@@ -160,11 +180,11 @@ impl Finding {
         self.rows.iter().any(|row| !row.agrees())
     }
 
-    pub const HEADINGS: [&str; 4] = ["", "published", "ours", ""];
+    pub const HEADINGS: [&str; 5] = ["", "published", "asked for", "ours", ""];
 
     /// The rows in columns; the verdict in colour where `colours`.
     pub fn write(&self, out: &mut impl Write, colours: bool) -> io::Result<()> {
-        let cells = |texts: [String; 4]| texts.map(Cell::Text).to_vec();
+        let cells = |texts: [String; 5]| texts.map(Cell::Text).to_vec();
         let headings = cells(Finding::HEADINGS.map(str::to_owned));
         let rows = self.rows.iter().map(|row| cells(row.shown()));
         let lines: Vec<Vec<Cell>> = std::iter::once(headings).chain(rows).collect();
@@ -201,6 +221,15 @@ mod tests {
         assert!(row(5.2, 5.24, Wanted::AtMost).agrees());
         assert!(row(10.0, 10.9, Wanted::Within(0.1)).agrees());
         assert!(!row(10.0, 11.1, Wanted::Within(0.1)).agrees());
+    }
+
+    #[test]
+    fn a_row_says_what_is_asked_for() {
+        let asked = |wanted| row(92.4, 95.0, wanted).shown()[2].clone();
+        assert_eq!(asked(Wanted::AtLeast), "at least that");
+        assert_eq!(asked(Wanted::AtMost), "at most that");
+        assert_eq!(asked(Wanted::Within(0.15)), "± 15 % of it");
+        assert_eq!(asked(Wanted::Same), "the same");
     }
 
     #[test]

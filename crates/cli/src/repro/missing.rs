@@ -33,9 +33,14 @@ pub const MISSING: &[Missing] = &[
     ),
     missing("001-fig5", "which metrics go with the access", LOST),
     missing(
+        "001-fig7d",
+        "learning in three situations at once",
+        "each learns as if alone (a test of crates/tune says so), with a third of the steps: 001-fig7 has them",
+    ),
+    missing(
         "001-fig8",
         "windows that a council selects in three real runs",
-        "takes a cluster; `presagio bench council` has phases on one live node",
+        "takes a cluster; what a council costs is in 001-6e, `presagio bench council` has phases on one live node",
     ),
     missing(
         "002-table3.2",
@@ -73,9 +78,24 @@ pub const MISSING: &[Missing] = &[
         "examples, not results; tests of crates/grammar have them word by word",
     ),
     missing(
-        "003-table6, fig2, 3, 5 to 8",
-        "predictions over the course of runs, and sizes of accesses",
-        "of programs that we have replicas of: what they come to is 003-table7 to 10",
+        "003-table6",
+        "sizes of accesses",
+        "says what the authors' programs do; replicas are made after it",
+    ),
+    missing(
+        "003-fig6",
+        "hit ratios over the course of runs",
+        "its curves are lost in the paper's text; what they come to is 003-table8",
+    ),
+    missing(
+        "003-fig7, 8",
+        "times between operations over the course of runs",
+        "its curves are lost in the paper's text; what they come to is 003-table9",
+    ),
+    missing(
+        "004-fig4",
+        "reads of the program",
+        "says what the authors' program does",
     ),
     missing(
         "004-fig5",

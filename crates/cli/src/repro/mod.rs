@@ -231,7 +231,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "002-table4.2",
-        about: "aIOLi, without and with foresight",
+        about: "aIOLi (Table 4.1), and what foresight adds",
         how: VIRTUAL,
         is_timed: false,
         run: agios::table_4_2,
@@ -342,11 +342,32 @@ const EXPERIMENTS: &[Experiment] = &[
         run: trees::table_6_8,
     },
     Experiment {
+        name: "003-fig2",
+        about: "contexts that were predicted, once a program is known",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::fig2,
+    },
+    Experiment {
+        name: "003-fig3",
+        about: "how far ahead contexts are known",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::fig3,
+    },
+    Experiment {
         name: "003-fig4",
         about: "how large grammars get",
         how: REPLICAS,
         is_timed: false,
         run: omniscio::fig4,
+    },
+    Experiment {
+        name: "003-fig5",
+        about: "how far off predicted sizes are, once a program is known",
+        how: REPLICAS,
+        is_timed: false,
+        run: omniscio::fig5,
     },
     Experiment {
         name: "003-table2",
@@ -383,6 +404,14 @@ const EXPERIMENTS: &[Experiment] = &[
         is_timed: true,
         run: omniscio::table10,
     },
+];
+
+/// What has no experiment of its own, and the one that has its figures.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("001-fig7a", "001-fig7"),
+    ("001-fig7b", "001-fig7"),
+    ("001-fig7c", "001-fig7"),
+    ("002-table4.1", "002-table4.2"),
 ];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -427,10 +456,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Those whose names are, or begin with, one of `names`; in the order of the list, each once.
+/// Those whose names are, or begin with, one of `names`, or have its figures; in the order of the list, each once.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     // "003-table1" means that one where there is one, and else all that begin so.
     let fits = |name: &str, experiment: &Experiment| {
+        let elsewhere = ELSEWHERE.iter().find(|(part, _)| *part == name);
+        let name = elsewhere.map_or(name, |(_, whole)| whole);
         let is_one = EXPERIMENTS.iter().any(|e| e.name == name);
         name == "all" || experiment.name == name || (!is_one && experiment.name.starts_with(name))
     };
@@ -438,7 +469,9 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
         if !EXPERIMENTS.iter().any(|experiment| fits(name, experiment)) {
             let what = format!("cannot repeat \"{name}\"");
             let advice = "`presagio repro --list` names those that can be repeated";
-            return Err(failure(what, "there is no such experiment", advice));
+            let missing = MISSING.iter().find(|it| it.name == name);
+            let cause = missing.map_or("there is no such experiment", |it| it.why);
+            return Err(failure(what, cause, advice));
         }
     }
     let wanted = |e: &&Experiment| names.iter().any(|name| fits(name, e));
@@ -524,8 +557,20 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_an_error_that_says_where_to_look() {
-        let error = chosen(&["005".to_owned()]).err().unwrap().to_string();
-        assert!(error.contains("--list"), "{error}");
+        let error = |name: &str| chosen(&[name.to_owned()]).err().unwrap().to_string();
+        let unknown = error("005");
+        assert!(unknown.contains("--list"), "{unknown}");
+        let missing = error("001-fig8");
+        assert!(missing.contains("takes a cluster"), "{missing}");
+    }
+
+    #[test]
+    fn what_is_in_another_experiment_is_found_there() {
+        assert_eq!(names(&["002-table4.1"]), ["002-table4.2"]);
+        for (part, whole) in ELSEWHERE {
+            assert_eq!(names(&[part]), [*whole]);
+            assert!(!EXPERIMENTS.iter().any(|e| e.name == *part), "{part}");
+        }
     }
 
     #[test]

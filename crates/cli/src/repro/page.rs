@@ -40,7 +40,7 @@ pub fn markdown(done: &[(&Experiment, Finding)]) -> String {
 /// What came of all of it, in one sentence.
 fn summary(done: &[(&Experiment, Finding)]) -> String {
     let verdicts = done.iter().flat_map(|(_, finding)| &finding.rows);
-    let verdicts: Vec<String> = verdicts.map(|row| row.shown()[3].clone()).collect();
+    let verdicts: Vec<String> = verdicts.map(|row| row.shown()[4].clone()).collect();
     let count = |wanted: &str| verdicts.iter().filter(|it| *it == wanted).count();
     let experiments = match done.len() {
         all if all == EXPERIMENTS.len() => format!("{all} experiments"),
@@ -58,8 +58,8 @@ fn summary(done: &[(&Experiment, Finding)]) -> String {
 const HEAD: &str = "\
 # What the papers found, and what we find
 
-The page that `presagio repro all --markdown` writes: each figure as it was published, and as this build finds it. *Better*
-is more than what was asked for; what *differs* is explained below its table. Figures marked as timed are of the machine that
+The page that `presagio repro all --markdown` writes: each figure as it was published, what counts as agreement with it, and as this
+build finds it. *Better* is more than what was asked for; what *differs* is explained below its table. Figures marked as timed are of the machine that
 wrote the page, all others are the same on every machine.
 ";
 
@@ -69,9 +69,9 @@ fn section(text: &mut String, experiment: &Experiment, finding: &Finding) {
     } = experiment;
     let timed = if experiment.is_timed { " Timed." } else { "" };
     let _ = writeln!(text, "\n### {name}: {about}\n\nBy {how}.{timed}\n");
-    let row = |cells: [String; 4]| format!("| {} |", cells.join(" | "));
+    let row = |cells: [String; 5]| format!("| {} |", cells.join(" | "));
     let _ = writeln!(text, "{}", row(Finding::HEADINGS.map(str::to_owned)));
-    let _ = writeln!(text, "|---|---|---|---|");
+    let _ = writeln!(text, "|---|---|---|---|---|");
     for found in &finding.rows {
         let _ = writeln!(text, "{}", row(found.shown()));
     }

@@ -182,7 +182,8 @@ pub fn table_5_3() -> anyhow::Result<Finding> {
         rows,
         notes: vec![
             "Medians of the errors of a request's time, over all sizes, two measured points per interval. The thesis's are of real devices, whose \
-             noise is in them."
+             noise is in them. An array's times are no straight line in the model either: its stripes of 64 KiB lie on two disks in turn, and its caches \
+             order what they hold."
                 .to_owned(),
         ],
     })

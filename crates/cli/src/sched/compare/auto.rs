@@ -72,8 +72,8 @@ impl Auto {
     /// A round begins: the engine tells of what arrives.
     pub fn watch(&self, engine: &Engine) {
         lock(&self.state).is_over = false;
-        // What arrived in the round before is of another engine's time.
-        lock(&self.lookout).end_period();
+        // What arrived in the round before is of another engine's time, and tells nothing of this one.
+        *lock(&self.lookout) = Lookout::new(Selector::STRIPE);
         engine.record(Some(Box::new(Watcher(self.lookout.clone()))));
     }
 
@@ -122,5 +122,32 @@ impl Contest {
     /// What decides for this policy, if anything does.
     pub fn auto_of(&self, policy: Policy) -> Option<&Auto> {
         self.auto.as_ref().filter(|_| policy == Policy::Auto)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use presagio_core::{FileId, Nanos, Op, Range, RequestId};
+    use presagio_engine::EngineConfig;
+    use presagio_tune::Trees;
+
+    #[test]
+    fn a_round_knows_nothing_of_what_arrived_in_the_one_before() {
+        let auto = Auto::new(Chooser::new(Trees::shipped(), None));
+        let arrives = |file| {
+            let range = Range::at(0, 8192);
+            let request = Request::new(RequestId(0), FileId(file), Op::Read, range);
+            lock(&auto.lookout).arrived(&request, Nanos(0));
+        };
+        let settings = Settings::new(PolicyKind::Noop);
+        let engine = Engine::start_pull(EngineConfig::new(settings)).expect("it starts");
+        auto.watch(&engine);
+        arrives(1);
+        auto.end();
+        auto.watch(&engine);
+        arrives(2);
+        let period = lock(&auto.lookout).part_over().expect("a round begins");
+        assert_eq!((period.requests[0], period.accessed[0]), (1, 1));
     }
 }
