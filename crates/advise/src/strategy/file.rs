@@ -188,9 +188,8 @@ impl File {
         let estimates = self.estimates(access, fit);
         let changed = self.governor.decide(think_ns, estimates);
         if !self.governor.is_trial() {
-            let costs = self.governor.costs();
             self.chosen = self.governor.method();
-            self.why = told::why(self.chosen, reader, fit, costs, estimates);
+            self.why = told::why(self.chosen, reader, fit, &self.governor, estimates);
         }
         self.mind_gap(fit);
         if changed {

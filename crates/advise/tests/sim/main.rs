@@ -60,6 +60,12 @@ const SLICES_800: Disk = Disk {
     in_slice: (80, 11_000_000),
     ..LOOP
 };
+/// Enough bytes for what a program reads, but not for whole blocks: these make somebody wait in each slice.
+const SLICES_BYTES: Disk = Disk {
+    name: "110 MB/s in slices",
+    in_slice: (0, 11_000_000),
+    ..LOOP
+};
 const DISKS: [Disk; 7] = [FAST, FUSE, LOOP, IOPS_150, IOPS_800, SLICES_150, SLICES_800];
 
 /// A program run plainly, then guided, then guided with the tapes of the run before.
@@ -233,6 +239,11 @@ fn nothing_gets_worse() {
             let told = format!("{} program {i}: {ratios:?}", disk.name);
             assert!(ratios.iter().all(|r| *r <= 1.03), "{told}");
         }
+    }
+    for seed in [42, 7, 1234] {
+        let thin = programs::thin(256 * MIB, 16 * KIB, 300, seed);
+        let ratios = Runs::of(SLICES_BYTES, &thin).ratios();
+        assert!(ratios.iter().all(|r| *r <= 1.03), "thin: {ratios:?}");
     }
 }
 
