@@ -224,6 +224,8 @@ fn a_second_pass_in_one_run_follows_the_first() {
         exact.useful > 30 * MIB && exact.wasted < 8 * MIB,
         "{exact:?}"
     );
+    // No earlier run or file has told of it.
+    assert_eq!(strategy.followed().told, 0);
 }
 
 #[test]
