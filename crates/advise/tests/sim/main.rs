@@ -304,9 +304,10 @@ fn prefetching_stops_within_64_mib_when_the_pattern_turns_hostile() {
                 "{}, run {i}: {after} after, {plain} plain, {read} read",
                 disk.name
             );
-            // Who knows what comes may read gaps on purpose, if that pays.
+            // Who knows what comes may read gaps on purpose, if that pays: a small part of what is read.
             let pays = i == 1 && runs.ratios()[1] <= 0.6;
-            assert!(after < plain.max(read) + 64 * MIB || pays, "{told}");
+            let gaps = if pays { read / 8 } else { 0 };
+            assert!(after < plain.max(read) + 64 * MIB + gaps, "{told}");
         }
     }
 }
