@@ -136,7 +136,7 @@ impl File {
     /// A load was carried out.
     pub fn loaded(&mut self, done: &LoadDone) {
         let already = done.already.min(done.range.len());
-        self.ledger.refund(already);
+        self.ledger.loaded(done.range, already);
         self.marks.found(done.range, already);
         self.mind_already(done.range.len(), already);
         self.mind_in_vain(done.there == 0);

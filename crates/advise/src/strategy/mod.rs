@@ -359,6 +359,19 @@ impl Adaptive {
         }
     }
 
+    /// Gives back what was loaded in vain.
+    fn release_expired(&mut self) {
+        for (number, file) in &mut self.files {
+            let expired = file.ledger.take_expired();
+            self.hints
+                .extend(expired.map(|(range, method)| Hint::Release {
+                    file: *number,
+                    range,
+                    reason: reason(method),
+                }));
+        }
+    }
+
     fn hint(&mut self, file: FileNumber, turn: &Turn, reason: Reason) {
         self.room = turn.room;
         let hints = turn.loads.iter().map(|range| Hint::Load {
@@ -516,6 +529,7 @@ impl Strategy for Adaptive {
         self.memory_max = self.options.memory_max.min(memory.left / MEMORY_SHARE);
         if memory.is_short {
             self.written.release(now, &mut self.hints);
+            self.release_expired();
         }
     }
 
@@ -764,6 +778,49 @@ mod tests {
         assert_eq!(strategy.memory_max, MIB);
         strategy.memory(memory(u64::MAX, false), now);
         assert_eq!(strategy.memory_max, 128 * MIB);
+    }
+
+    #[test]
+    fn what_was_loaded_in_vain_is_given_back_when_memory_is_short() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        open(&mut strategy, 1, Some(0), 1 << 40, &device());
+        let (mut hints, mut loads) = (Vec::new(), Vec::new());
+        // Every other block of 256 KiB, so that as much is loaded in vain.
+        for i in 0..600 {
+            let now = i * 6000;
+            strategy.accessed(&read(1, 0, i << 19, 1 << 18, now, 5000));
+            strategy.plan(Nanos::from_micros(now + 5500), &mut hints);
+            for hint in hints.drain(..) {
+                let Hint::Load { range, reason, .. } = hint else {
+                    continue;
+                };
+                loads.push(range);
+                strategy.loaded(&LoadDone {
+                    file: FileNumber(1),
+                    range,
+                    reason,
+                    started: Nanos::from_micros(now + 5600),
+                    ended: Nanos::from_micros(now + 5700),
+                    already: 0,
+                    there: range.len(),
+                });
+            }
+        }
+        let now = Nanos::from_secs(10);
+        strategy.memory(memory(MIB, false), now);
+        strategy.plan(now, &mut hints);
+        assert!(hints.is_empty(), "{hints:?}");
+        strategy.memory(memory(MIB, true), now);
+        strategy.plan(now, &mut hints);
+        assert!(hints.len() > 10, "{hints:?}");
+        for hint in &hints {
+            let Hint::Release { range, .. } = hint else {
+                panic!("{hint:?}");
+            };
+            let loaded = loads.iter().any(|load| load.overlaps(*range));
+            let was_read = (0..600).any(|i| Range::at(i << 19, 1 << 18).overlaps(*range));
+            assert!(loaded && !was_read, "{hint:?}");
+        }
     }
 
     #[test]
