@@ -215,7 +215,7 @@ impl Mind for Configured {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mind::Nothing;
+    use super::super::tests::Nothing;
     use super::*;
     use crate::config::Mode;
     use crate::hints::Device;

@@ -40,6 +40,8 @@ pub(super) struct File {
     pub path: PathBuf,
     pub size: u64,
     pub device: Arc<Device>,
+    /// Whether anything may be done.
+    advises: bool,
     pub governor: Governor,
     pub ledger: Ledger,
     pub readers: BTreeMap<u32, Reader>,
@@ -68,11 +70,12 @@ struct Already {
 }
 
 impl File {
-    pub fn new(path: PathBuf, size: u64, device: Arc<Device>) -> File {
+    pub fn new(path: PathBuf, size: u64, device: Arc<Device>, advises: bool) -> File {
         File {
             path,
             size,
             device,
+            advises,
             governor: Governor::default(),
             ledger: Ledger::default(),
             readers: BTreeMap::new(),
@@ -212,6 +215,7 @@ impl File {
     fn can(&self, reader: &Reader, method: Method) -> bool {
         match method {
             Method::Nothing => true,
+            _ if !self.advises => false,
             _ if reader.is_sequential() && self.is_served() => false,
             Method::Exact => reader.cursor.is_sure() || !reader.expected.is_empty(),
             Method::Bare => self.read_ahead() > 0 && reader.has_runs(),

@@ -69,6 +69,8 @@ const MEMORY_SHARE: u64 = 8;
 pub struct Options {
     /// Bytes that may be loaded and not read yet, in all files together, however much memory there is.
     pub memory_max: u64,
+    /// Whether anything may be done. If not, it records and measures for the next run.
+    pub advises: bool,
 }
 
 impl Default for Options {
@@ -76,6 +78,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             memory_max: 128 << 20,
+            advises: true,
         }
     }
 }
@@ -241,9 +244,10 @@ impl Adaptive {
     fn file_of(&mut self, opened: &Opened<'_>) -> &mut File {
         self.recall_speed(opened);
         self.numbers.insert(opened.path.to_owned(), opened.file);
+        let advises = self.options.advises;
         let file = self.files.entry(opened.file).or_insert_with(|| {
             let device = opened.device.clone();
-            File::new(opened.path.to_owned(), opened.size, device)
+            File::new(opened.path.to_owned(), opened.size, device, advises)
         });
         file.size = opened.size;
         file
@@ -504,7 +508,9 @@ impl Strategy for Adaptive {
         self.written.read(access.file, access.range);
         let speed = self.speeds.entry(file.device.name.clone()).or_default();
         self.followed.add(file.read(access, speed));
-        self.active.insert((access.file, access.by.process));
+        if self.options.advises {
+            self.active.insert((access.file, access.by.process));
+        }
     }
 
     fn expected(&mut self, process: u32, expected: &[Expected]) {
@@ -769,18 +775,6 @@ mod tests {
     }
 
     #[test]
-    fn as_memory_gets_less_so_does_what_may_be_loaded() {
-        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
-        let now = Nanos::ZERO;
-        strategy.memory(memory(u64::MAX, false), now);
-        assert_eq!(strategy.memory_max, 128 * MIB);
-        strategy.memory(memory(8 * MIB, false), now);
-        assert_eq!(strategy.memory_max, MIB);
-        strategy.memory(memory(u64::MAX, false), now);
-        assert_eq!(strategy.memory_max, 128 * MIB);
-    }
-
-    #[test]
     fn what_was_loaded_in_vain_is_given_back_when_memory_is_short() {
         let mut strategy = Adaptive::new(Options::default(), Tapes::default());
         open(&mut strategy, 1, Some(0), 1 << 40, &device());
@@ -821,6 +815,18 @@ mod tests {
             let was_read = (0..600).any(|i| Range::at(i << 19, 1 << 18).overlaps(*range));
             assert!(loaded && !was_read, "{hint:?}");
         }
+    }
+
+    #[test]
+    fn as_memory_gets_less_so_does_what_may_be_loaded() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        let now = Nanos::ZERO;
+        strategy.memory(memory(u64::MAX, false), now);
+        assert_eq!(strategy.memory_max, 128 * MIB);
+        strategy.memory(memory(8 * MIB, false), now);
+        assert_eq!(strategy.memory_max, MIB);
+        strategy.memory(memory(u64::MAX, false), now);
+        assert_eq!(strategy.memory_max, 128 * MIB);
     }
 
     #[test]
@@ -905,7 +911,7 @@ mod tests {
         #[test]
         fn whatever_happens_the_bounds_hold(calls in prop::collection::vec(call(), 1..400), stride in 0u64..MIB) {
             let memory_max = 4 * MIB;
-            let options = Options { memory_max };
+            let options = Options { memory_max, ..Options::default() };
             let mut strategy = Adaptive::new(options, Tapes::default());
             let device = device();
             let (mut hints, mut now) = (Vec::new(), 0);

@@ -346,6 +346,7 @@ fn the_same_run_gives_the_same_hints() {
 fn little_memory_is_respected() {
     let options = Options {
         memory_max: 2 * MIB,
+        ..Options::default()
     };
     let mut strategy = Adaptive::new(options, Tapes::default());
     let outcome = run(LOOP, &root(64, 9), Some(&mut strategy));
@@ -366,6 +367,30 @@ fn each_choice_is_explained() {
     );
     let told = Runs::of(IOPS_150, &root(16, 42)).told;
     assert!(told[0].starts_with("sieving: reads cover "), "{told:?}");
+}
+
+#[test]
+fn who_may_do_nothing_teaches_the_next_run_all_the_same() {
+    let program = root(16, 42);
+    let reads = program.reads.len() as u64;
+    let options = Options {
+        advises: false,
+        ..Options::default()
+    };
+    let mut tapes = Tapes::default();
+    let plain = run(IOPS_150, &program, None);
+    // Also where what an earlier run has taught would call for something.
+    for told in [0, reads - 1] {
+        let mut watching = Adaptive::new(options, tapes);
+        let watched = run(IOPS_150, &program, Some(&mut watching));
+        assert_eq!(watched, plain);
+        assert!(watching.followed().told >= told);
+        tapes = Tapes::load(&watching.save()).unwrap();
+    }
+    let mut guiding = Adaptive::new(Options::default(), tapes);
+    let guided = run(IOPS_150, &program, Some(&mut guiding));
+    assert!(guiding.followed().told >= reads - 1);
+    assert!(5 * guided.time_ns < plain.time_ns, "{guided:?} {plain:?}");
 }
 
 #[test]
