@@ -367,6 +367,9 @@ fn each_choice_is_explained() {
     );
     let told = Runs::of(IOPS_150, &root(16, 42)).told;
     assert!(told[0].starts_with("sieving: reads cover "), "{told:?}");
+    let told = Runs::of(SLICES_800, &root_like(300 * MIB, 250 * KIB, 300, 42)).told;
+    let put_off = "sieving is put off, since a read waited ";
+    assert!(told[0].contains(put_off), "{told:?}");
 }
 
 #[test]
