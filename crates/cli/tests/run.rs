@@ -562,6 +562,24 @@ fn a_killed_program_leaves_trace_and_summary() {
     assert!(place.trace_info("t.ptrace")["cut_short"].is_null());
 }
 
+#[test]
+fn who_only_watched_knows_what_the_next_run_will_read() {
+    let place = Place::new("taught");
+    // So many reads are told as soon as somebody has looked where the file lies; in a short run that may come too late.
+    let told = |round: &u32| {
+        let models = format!("models{round}");
+        let script = "dd if=in of=/dev/null bs=16384 2> /dev/null";
+        let mut options = vec!["--model-dir", &models, "--observe"];
+        let (_, watched) = place.json(&options, script);
+        assert_eq!(watched["prefetch"]["advised"], false);
+        assert_eq!(watched["decided"], serde_json::json!([]));
+        options.pop();
+        let (_, next) = place.json(&options, script);
+        number(&next, "/prediction/recorded/told")
+    };
+    assert!((0..50).any(|round| told(&round) > 100));
+}
+
 /// Kills the manager of whoever runs it.
 const KILL_MANAGER: &str = "pid=${PRESAGIO_ARENA#/proc/}; kill -9 ${pid%%/*}";
 

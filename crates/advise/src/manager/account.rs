@@ -3,7 +3,6 @@
 use super::foretell::Foretelling;
 use super::processes::Sums;
 use super::summary::{self, Foretold, Named, Summary};
-use super::workers::Workers;
 use super::{Manager, skim};
 use presagio_arena::{Counter, ProcessEntry};
 use presagio_core::Nanos;
@@ -47,9 +46,7 @@ impl Manager {
             .filter(|entry| !entry.exiting && entry.pid != myself);
         let running = running.count() as u64;
         left.iter().for_each(|entry| self.count(entry));
-        if self.advise {
-            self.hear_workers();
-        }
+        self.hear_workers();
         self.processes.end_all(&mut self.models);
         self.models.save();
         self.keep_mind();
@@ -57,9 +54,7 @@ impl Manager {
         let mut notes = std::mem::take(&mut self.models.notes);
         let trace = self.end_trace(&mut notes);
         let summary = self.summary(running, trace, notes);
-        if let Some(workers) = &mut self.workers {
-            workers.stop();
-        }
+        self.workers.stop();
         // Programs that go on without us have the kernel read ahead as usually again.
         self.arena.leave();
         summary
@@ -117,9 +112,12 @@ impl Manager {
             waits: self.mind.waits(),
             useful: gain.useful,
             wasted: gain.wasted(),
-            backends: self.workers.as_ref().map_or(Vec::new(), Workers::summary),
+            backends: self.workers.summary(),
             foretold: self.foretold(),
-            decided: self.mind.explain(),
+            decided: match self.advise {
+                true => self.mind.explain(),
+                false => Vec::new(),
+            },
             unseen: self.unseen(),
             notes,
             trace,
@@ -129,7 +127,8 @@ impl Manager {
 
     /// Why nothing was done for files that programs use past the page cache.
     fn note_passed_by(&self) -> Option<String> {
-        let mut passed_by = self.files.iter().filter(|(_, file)| file.passed_by);
+        let files = self.files.iter().filter(|_| self.advise);
+        let mut passed_by = files.filter(|(_, file)| file.passed_by);
         let (_, first) = passed_by.next()?;
         let others = match passed_by.count() {
             0 => String::new(),
@@ -180,7 +179,7 @@ impl Manager {
                 "not modelled: {count} operations that came less than {apart} apart, faster than any hint could help"
             ));
         }
-        let refused = self.workers.as_ref().map_or(0, |w| w.refused);
+        let refused = self.workers.refused;
         if refused > 0 {
             let note = format!("{refused} hints were not given because too many waited");
             notes.push(note);

@@ -4,7 +4,7 @@
 use super::Manager;
 use super::files::Files;
 use super::foretell::{self, Coming, Soon};
-use super::workers::{Done, OpenedAhead, Whereabouts, Work, Workers};
+use super::workers::{Done, OpenedAhead, Whereabouts, Work};
 use crate::config::Mode as FileMode;
 use crate::plan::{Expected, FileNumber, Hint, LoadDone, OpenNumber, Opened};
 use presagio_arena::{Advice, Note};
@@ -25,11 +25,8 @@ const LIKELY: f64 = 0.5;
 
 impl Manager {
     pub(super) fn hear_workers(&mut self) {
-        let results = self.workers.as_ref().map(Workers::results);
-        results
-            .unwrap_or_default()
-            .into_iter()
-            .for_each(|done| self.hear(done));
+        let results = self.workers.results();
+        results.into_iter().for_each(|done| self.hear(done));
     }
 
     pub(super) fn hear(&mut self, done: Done) {
@@ -49,9 +46,7 @@ impl Manager {
         } = ahead;
         let number = self.files.ahead(key, &path, size);
         let (time, device) = (self.now(), file.target().device.clone());
-        if let Some(workers) = &mut self.workers {
-            workers.keep(number, file, time);
-        }
+        self.workers.keep(number, file, time);
         self.looked(key.device, Some(device.clone()));
         self.mind.opened(&Opened {
             file: number,
@@ -144,7 +139,7 @@ impl Manager {
             // It would be loaded for nobody.
             return;
         }
-        let refused = self.workers.as_mut().and_then(|w| w.submit(work).err());
+        let refused = self.workers.submit(work).err();
         if let Some(Some(done)) = refused {
             self.loaded(&done);
         }

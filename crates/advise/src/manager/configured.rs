@@ -10,6 +10,7 @@ use crate::plan::{
     Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, OpenNumber, Opened, Reason,
     Strategy,
 };
+use crate::strategy::Followed;
 use presagio_core::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,6 +204,10 @@ impl Mind for Configured {
         self.rest.waits()
     }
 
+    fn followed(&self) -> Followed {
+        self.rest.followed()
+    }
+
     fn remember(&mut self) -> Option<Vec<u8>> {
         self.rest.remember()
     }
@@ -210,7 +215,7 @@ impl Mind for Configured {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mind::Nothing;
+    use super::super::tests::Nothing;
     use super::*;
     use crate::config::Mode;
     use crate::hints::Device;
@@ -244,7 +249,15 @@ mod tests {
         fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
     }
 
-    impl Mind for Counting {}
+    impl Mind for Counting {
+        fn followed(&self) -> Followed {
+            let reads = self.0.get().into();
+            Followed {
+                reads,
+                ..Followed::default()
+            }
+        }
+    }
 
     fn configured(rest: Box<dyn Mind>) -> Configured {
         let text = r#"{ "File": [ { "Path": "/d/a", "BlockSize": 4096, "CacheSize": 4, "ReadAheadSize": 2,
@@ -425,5 +438,6 @@ mod tests {
         };
         mind.memory(memory, Nanos(7));
         assert_eq!(asked.get(), 20_111);
+        assert_eq!(mind.followed().reads, 20_111);
     }
 }

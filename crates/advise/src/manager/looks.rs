@@ -124,10 +124,10 @@ impl Manager {
             open.looks += 1;
         }
         let at = whereabouts(&self.files, number);
-        let (Some(at), Some(workers)) = (at, &mut self.workers) else {
+        let Some(at) = at else {
             return false;
         };
-        let is_begun = workers.submit(Work::Look(at)).is_ok();
+        let is_begun = self.workers.submit(Work::Look(at)).is_ok();
         if is_begun {
             self.looks.devices.insert(id, Known::Awaited(Vec::new()));
         }
@@ -217,7 +217,7 @@ impl Manager {
         let until = Instant::now() + PATIENCE;
         while self.looks.is_awaited() {
             let left = until.saturating_duration_since(Instant::now());
-            let next = self.workers.as_ref().and_then(|w| w.wait(left));
+            let next = self.workers.wait(left);
             let Some(done) = next else {
                 return;
             };

@@ -1,9 +1,8 @@
 //! What decides: a [`Strategy`] that can also say why it did what it did, and keep what it learned.
 
 use super::summary::Waited;
-use crate::plan::{Access, Expected, FileNumber, Hint, Holder, LoadDone, Memory, Opened, Strategy};
+use crate::plan::Strategy;
 use crate::strategy::{Adaptive, Followed};
-use presagio_core::Nanos;
 
 /// A strategy as the manager runs it.
 pub trait Mind: Strategy {
@@ -30,22 +29,6 @@ pub trait Mind: Strategy {
 
 /// Makes a mind out of what it remembered of an earlier run, if it did.
 pub type MakeMind = dyn FnOnce(Option<&[u8]>) -> Box<dyn Mind>;
-
-/// Watches, and does nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
-
-impl Strategy for Nothing {
-    fn opened(&mut self, _: &Opened<'_>) {}
-    fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {}
-    fn accessed(&mut self, _: &Access) {}
-    fn expected(&mut self, _: u32, _: &[Expected]) {}
-    fn loaded(&mut self, _: &LoadDone) {}
-    fn memory(&mut self, _: Memory, _: Nanos) {}
-    fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
-}
-
-impl Mind for Nothing {}
 
 impl Mind for Adaptive {
     /// The last files first: who looks at a summary remembers those.

@@ -48,7 +48,7 @@ mod workers;
 
 pub use configured::Configured;
 pub use elf::is_static;
-pub use mind::{MakeMind, Mind, Nothing};
+pub use mind::{MakeMind, Mind};
 pub use orders::Orders;
 pub use presagio_predict::score::Judged;
 pub use summary::{Foretold, Loads, Named, Summary, Totals, Waited};
@@ -146,7 +146,7 @@ pub struct Manager {
     host: Option<String>,
     mind: Box<dyn Mind>,
     advise: bool,
-    workers: Option<Workers>,
+    workers: Workers,
     looks: Looks,
     hints: Vec<Hint>,
     /// The run is over: what is planned is counted, and not done.
@@ -198,7 +198,6 @@ impl Manager {
         };
         processes::places();
         let now = Instant::now();
-        let workers = options.advise.then(|| Workers::start(Nanos::ZERO));
         let forward = options.forward.as_deref().and_then(foretell::read_orders);
         let (switchboard, prefixes) = forward.unzip();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -216,7 +215,7 @@ impl Manager {
             host: host(),
             mind: (options.mind)(remembered.as_deref()),
             advise: options.advise,
-            workers: workers.transpose()?,
+            workers: Workers::start(Nanos::ZERO),
             looks: Looks::default(),
             hints: Vec::new(),
             is_over: false,
@@ -320,8 +319,8 @@ impl Manager {
         let helps = !batch.sums().is_empty() || origins.any(|o| !self.processes.is_stranger(o));
         batch.clear();
         self.batch = batch;
+        self.hear_workers();
         if self.advise {
-            self.hear_workers();
             self.expect();
             self.plan();
         }
@@ -349,9 +348,7 @@ impl Manager {
         }
         self.close_lost(now);
         self.rings.look(now, rings::ring_of);
-        if let Some(workers) = &mut self.workers {
-            workers.close_unwanted(now);
-        }
+        self.workers.close_unwanted(now);
     }
 
     /// A process is gone.

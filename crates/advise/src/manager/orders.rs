@@ -1,7 +1,7 @@
 //! What a manager is told to do by whoever starts it, and how it then begins: the same for one beside a program and for
 //! one inside of it, which finds its orders in a file.
 
-use super::{Configured, MakeMind, Manager, Nothing, Options};
+use super::{Configured, MakeMind, Manager, Options};
 use crate::config::Config;
 use crate::strategy::{Adaptive, Options as Choices, Tapes};
 use presagio_arena::PathFilter;
@@ -131,14 +131,11 @@ fn slots() -> u32 {
     (2 * processors as u32).clamp(128, 1024)
 }
 
-/// What decides: nothing, or the configuration, or what adapts.
+/// What decides: the configuration, or what adapts. Where nothing may be done, that only records for the next run.
 fn mind(advise: bool, config: Option<Config>) -> Box<MakeMind> {
     Box::new(move |remembered| {
-        if !advise {
-            return Box::new(Nothing);
-        }
-        let adaptive = Box::new(adaptive(remembered));
-        match config {
+        let adaptive = Box::new(adaptive(advise, remembered));
+        match config.filter(|_| advise) {
             Some(config) => Box::new(Configured::new(config, adaptive)),
             None => adaptive,
         }
@@ -146,9 +143,13 @@ fn mind(advise: bool, config: Option<Config>) -> Box<MakeMind> {
 }
 
 /// What adapts, with what it learned in earlier runs.
-fn adaptive(remembered: Option<&[u8]>) -> Adaptive {
+fn adaptive(advises: bool, remembered: Option<&[u8]>) -> Adaptive {
     let tapes = remembered.and_then(|bytes| Tapes::load(bytes).ok());
-    Adaptive::new(Choices::default(), tapes.unwrap_or_default())
+    let choices = Choices {
+        advises,
+        ..Choices::default()
+    };
+    Adaptive::new(choices, tapes.unwrap_or_default())
 }
 
 /// Keeps this thread, and those that it starts, on one processor.

@@ -15,6 +15,21 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+/// A mind that does nothing.
+pub(super) struct Nothing;
+
+impl Strategy for Nothing {
+    fn opened(&mut self, _: &Opened<'_>) {}
+    fn closed(&mut self, _: FileNumber, _: Holder, _: Nanos) {}
+    fn accessed(&mut self, _: &Access) {}
+    fn expected(&mut self, _: u32, _: &[Expected]) {}
+    fn loaded(&mut self, _: &LoadDone) {}
+    fn memory(&mut self, _: Memory, _: Nanos) {}
+    fn plan(&mut self, _: Nanos, _: &mut Vec<Hint>) {}
+}
+
+impl Mind for Nothing {}
+
 fn manager() -> Manager {
     make(false, Box::new(|_| Box::new(Nothing)), None)
 }
@@ -628,8 +643,7 @@ fn when_the_run_is_over_what_is_planned_is_counted_and_not_done() {
         panic!("{:?}", summary.loads);
     };
     assert_eq!((loads.hints, loads.asked), (1, 10));
-    let workers = manager.workers.as_ref().unwrap();
-    assert_eq!(workers.threads(), 0, "nobody had anything to do");
+    assert_eq!(manager.workers.threads(), 0, "nobody had anything to do");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Manager {
         } else {
             self.learn(&event, operation.context, allowance, seen);
         }
-        if self.advise && !skimmed {
+        if !skimmed {
             self.tell(&event, file, operation);
         }
         if event.action == Action::Close {
@@ -235,8 +235,8 @@ impl Manager {
             self.tell_news(News::Closed(number, open.holder(), now));
         }
         let is_last = self.files.get(number).is_none_or(|f| f.opens.is_empty());
-        if is_last && let Some(workers) = &mut self.workers {
-            workers.closed(number);
+        if is_last {
+            self.workers.closed(number);
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::plan::{FileNumber, LoadDone, Reason};
 use presagio_core::{Nanos, Range};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -271,7 +270,7 @@ fn find(at: &Whereabouts) -> Option<File> {
 
 impl Workers {
     /// Threads that count their time from `now`.
-    pub fn start(now: Nanos) -> io::Result<Workers> {
+    pub fn start(now: Nanos) -> Workers {
         let shared = Arc::new(Shared {
             pool: Mutex::default(),
             work_came: Condvar::new(),
@@ -282,12 +281,12 @@ impl Workers {
             offset: now,
         });
         let (sender, done) = channel();
-        Ok(Workers {
+        Workers {
             sender,
             done,
             refused: 0,
             shared,
-        })
+        }
     }
 
     /// Has something done. What finds no room comes back as an error; a load, as one that did nothing.
@@ -472,7 +471,7 @@ mod tests {
     fn a_load_is_carried_out_and_told() {
         let dir = tempfile::tempdir().unwrap();
         let (_, at) = file(dir.path());
-        let mut workers = Workers::start(Nanos(5)).unwrap();
+        let mut workers = Workers::start(Nanos(5));
         let range = Range::at(0, 1 << 20);
         let work = Work::Load(FileNumber(1), range, Reason::Exact, at);
         workers.submit(work).unwrap();
@@ -492,7 +491,7 @@ mod tests {
         let number = FileNumber(1);
         let load =
             |at: &Whereabouts| Work::Load(number, Range::at(0, 4096), Reason::Exact, at.clone());
-        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut workers = Workers::start(Nanos(0));
         let shared = workers.shared.clone();
         let kept = || shared.kept().files.len();
         at.descriptor = Some((std::process::id(), open.as_raw_fd()));
@@ -509,7 +508,7 @@ mod tests {
     fn a_file_that_was_opened_ahead_is_closed_when_nobody_comes_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let (path, _) = file(dir.path());
-        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut workers = Workers::start(Nanos(0));
         let mut keep = |number: u32, now: Nanos| {
             workers.submit(open_ahead(&path)).unwrap();
             let Done::Opened(ahead) = wait(&workers) else {
@@ -539,7 +538,7 @@ mod tests {
         let (path, at) = file(dir.path());
         std::fs::rename(&path, dir.path().join("moved")).unwrap();
         std::fs::write(&path, [0; 8192]).unwrap();
-        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut workers = Workers::start(Nanos(0));
         let work = Work::Load(FileNumber(1), Range::at(0, 8192), Reason::Exact, at);
         workers.submit(work).unwrap();
         assert!(matches!(wait(&workers), Done::Loaded(done) if done.there == 0));
@@ -549,7 +548,7 @@ mod tests {
     fn a_file_is_opened_ahead_and_what_is_no_file_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let (path, at) = file(dir.path());
-        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut workers = Workers::start(Nanos(0));
         for path in [dir.path(), Path::new("/dev/zero"), &path] {
             workers.submit(open_ahead(path)).unwrap();
         }
@@ -563,7 +562,7 @@ mod tests {
     fn where_a_file_lies_is_found_out_behind_the_loop() {
         let dir = tempfile::tempdir().unwrap();
         let (path, at) = file(dir.path());
-        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut workers = Workers::start(Nanos(0));
         workers.submit(Work::Look(at.clone())).unwrap();
         let Done::Looked { device, found } = wait(&workers) else {
             panic!("not a look");
@@ -578,7 +577,7 @@ mod tests {
     fn files_are_closed_by_others_than_the_loop_even_at_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let (path, _) = file(dir.path());
-        let mut workers = Workers::start(Nanos(0)).unwrap();
+        let mut workers = Workers::start(Nanos(0));
         workers.submit(open_ahead(path)).unwrap();
         let Done::Opened(ahead) = wait(&workers) else {
             panic!("not opened");

@@ -2,7 +2,8 @@
 //!
 //! Reading a gap between two ranges costs its bytes, skipping it costs one more operation. So gaps below the break-even
 //! of the device ([`Fit::break_even`]) are read: at 150 operations a second this becomes sieving by itself, at
-//! 110 MB/s it hardly ever happens. There is no other rule.
+//! 110 MB/s it hardly ever happens. Where nobody knows the break-even, or sieving gains, small gaps are read all the same
+//! (`File::gap`): operations that turn out to be few are worse than bytes that turn out to be.
 
 use super::speed::Fit;
 use presagio_core::Range;

@@ -25,6 +25,8 @@ const OVERLAP: f64 = 4.0;
 const KERNEL_AHEAD_KB: u32 = 1024;
 /// The kernel reads up to so many times what was asked for beyond a run of reads, within its limit.
 const BEYOND_READS: f64 = 4.0;
+/// Exact loads that cover so many reads each are blocks like those of sieving.
+const READS_JOINED: usize = 8;
 /// Loads that found more than this share in memory are of no use.
 const ALREADY_MAX: f64 = 0.9;
 /// So many of them are enough to tell.
@@ -38,6 +40,8 @@ pub(super) struct File {
     pub path: PathBuf,
     pub size: u64,
     pub device: Arc<Device>,
+    /// Whether anything may be done.
+    advises: bool,
     pub governor: Governor,
     pub ledger: Ledger,
     pub readers: BTreeMap<u32, Reader>,
@@ -66,11 +70,12 @@ struct Already {
 }
 
 impl File {
-    pub fn new(path: PathBuf, size: u64, device: Arc<Device>) -> File {
+    pub fn new(path: PathBuf, size: u64, device: Arc<Device>, advises: bool) -> File {
         File {
             path,
             size,
             device,
+            advises,
             governor: Governor::default(),
             ledger: Ledger::default(),
             readers: BTreeMap::new(),
@@ -134,7 +139,7 @@ impl File {
     /// A load was carried out.
     pub fn loaded(&mut self, done: &LoadDone) {
         let already = done.already.min(done.range.len());
-        self.ledger.refund(already);
+        self.ledger.loaded(done.range, already);
         self.marks.found(done.range, already);
         self.mind_already(done.range.len(), already);
         self.mind_in_vain(done.there == 0);
@@ -188,9 +193,8 @@ impl File {
         let estimates = self.estimates(access, fit);
         let changed = self.governor.decide(think_ns, estimates);
         if !self.governor.is_trial() {
-            let costs = self.governor.costs();
             self.chosen = self.governor.method();
-            self.why = told::why(self.chosen, reader, fit, costs, estimates);
+            self.why = told::why(self.chosen, reader, fit, &self.governor, estimates);
         }
         self.mind_gap(fit);
         if changed {
@@ -211,6 +215,7 @@ impl File {
     fn can(&self, reader: &Reader, method: Method) -> bool {
         match method {
             Method::Nothing => true,
+            _ if !self.advises => false,
             _ if reader.is_sequential() && self.is_served() => false,
             Method::Exact => reader.cursor.is_sure() || !reader.expected.is_empty(),
             Method::Bare => self.read_ahead() > 0 && reader.has_runs(),
@@ -245,7 +250,7 @@ impl File {
             let device_ns = match method {
                 Method::Nothing => None,
                 Method::Bare => return self.bare_ns(reader, fit),
-                Method::Exact => self.exact_ns(reader, fit, access.time),
+                Method::Exact => return self.exact_ns(reader, fit, access.time),
                 // A larger operation might take no longer.
                 Method::Sieving if !fit.is_some_and(|fit| fit.apart) => {
                     return self.governor.cost_or_hope(method);
@@ -257,7 +262,7 @@ impl File {
         METHODS.map(estimate)
     }
 
-    /// The time that the device needs for a read if it is asked for exactly.
+    /// How long a read would wait if it is asked for exactly.
     fn exact_ns(&self, reader: &Reader, fit: Option<Fit>, now: Nanos) -> Option<f64> {
         let Some(fit) = fit else {
             return Some(0.0); // unknown: worth a try
@@ -266,9 +271,14 @@ impl File {
         if coming.is_empty() && !reader.cursor.is_sure() {
             return None;
         }
-        let count = coming.len().max(1) as f64;
+        let count = coming.len().max(1);
         let loads = exact::merge(coming, self.gap(Some(fit)), self.load_max());
-        Some(exact::time(&loads, &overlapped(fit), self.operation_max()) / count)
+        let device_ns = exact::time(&loads, &overlapped(fit), self.operation_max()) / count as f64;
+        let wait_ns = (device_ns - reader.window.think_ns()).max(0.0);
+        // Who asks for the same blocks as sieving waits no longer than was measured of that, whatever is thought of the device.
+        let sieving = self.governor.costs()[Method::Sieving as usize];
+        let known = sieving.filter(|_| READS_JOINED * loads.len() <= count);
+        Some(known.map_or(wait_ns, |ns| ns.min(wait_ns)))
     }
 
     /// How long a read would wait if no byte were read beyond the ends of runs.

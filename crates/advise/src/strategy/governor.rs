@@ -80,8 +80,10 @@ pub struct Governor {
     weights: [f64; METHODS.len()],
     tallies: [Tally; METHODS.len()],
     retries: [Retry; METHODS.len()],
-    /// Which of them a stall has ended before.
-    stalled: [bool; METHODS.len()],
+    /// The read whose stall has ended one of them before it was measured.
+    stalls: Costs,
+    /// Which of them were forgiven a single stall: it may be the price of what was done before, but the next one is its own.
+    forgiven: [bool; METHODS.len()],
     seeded: bool,
     trial: bool,
     waits: bool,
@@ -114,11 +116,9 @@ impl Tally {
         is_worth(self.rest_ns() / others, think_ns)
     }
 
-    /// What counts of it. An epoch that ends with a stall has half a stall too many; and a single one in a long epoch says
-    /// nothing: it may be the price of what was done before.
-    fn counted_ns(&self) -> f64 {
-        let is_single = self.reads >= EPOCH_MAX && self.longest_ns > SINGLE * self.wait_ns;
-        self.wait_ns - self.longest_ns * if is_single { 1.0 } else { 0.5 }
+    /// Whether a single stall was nearly all that was waited.
+    fn is_single_stall(&self) -> bool {
+        self.longest_ns > SINGLE * self.wait_ns
     }
 
     /// What all but the longest waited.
@@ -166,7 +166,8 @@ impl Default for Governor {
             weights: Default::default(),
             tallies: Default::default(),
             retries: [retry; METHODS.len()],
-            stalled: Default::default(),
+            stalls: Costs::default(),
+            forgiven: Default::default(),
             seeded: false,
             trial: false,
             waits: false,
@@ -218,10 +219,19 @@ impl Governor {
     }
 
     /// What a method costs as far as that can be said without knowing the device: what was measured; else nothing, which makes it
-    /// worth a try; and if such a try ended with a stall, nobody knows.
+    /// worth a try; and if such a try ended with a stall, nobody knows until it is time for another, or others
+    /// wait as long.
     pub fn cost_or_hope(&self, method: Method) -> Option<f64> {
-        let hope = (!self.stalled[method as usize]).then_some(0.0);
+        let is_time = self.reads >= self.retries[method as usize].at;
+        let stall = self.stalls[method as usize];
+        let is_put_off = stall.is_some_and(|ns| self.is_stall(method, ns));
+        let hope = (is_time || !is_put_off).then_some(0.0);
         self.costs[method as usize].or(hope)
+    }
+
+    /// How long the read waited that ended a method before it was measured, of those that are not measured yet.
+    pub fn stalls(&self) -> Costs {
+        METHODS.map(|m| self.stalls[m as usize].filter(|_| self.costs[m as usize].is_none()))
     }
 
     /// Whether reads were measured to wait for less with a method than with nothing.
@@ -248,27 +258,31 @@ impl Governor {
         let told = tally.reads < EPOCH
             || tally.reads >= EPOCH_MAX
             || tally.wait_ns >= STALLS * self.longest_ns;
-        let ended = self.is_stalled() || self.is_hopeless() || self.began_hopeless();
+        let ended = self.has_stalled() || self.is_hopeless() || self.began_hopeless();
         tally.reads >= self.epoch() && told || ended
     }
 
     /// Whether sieving, which was never measured, soon made a read wait for longer than a whole epoch with another method: a limit
     /// that lets bursts pass makes somebody wait for what is read in vain. Or others will have such a wait, too: that is
     /// found out before it is tried again, and then it is judged as any other.
-    fn is_stalled(&self) -> bool {
+    fn has_stalled(&self) -> bool {
         let tally = self.tallies[self.method as usize];
         self.method == Method::Sieving
             && self.is_tried()
             && tally.reads <= STALLED_MAX
-            && !self.stalled[self.method as usize]
-            && self
-                .best_other()
-                .is_some_and(|best| tally.longest_ns > best * f64::from(EPOCH))
+            && self.stalls[self.method as usize].is_none()
+            && self.is_stall(self.method, tally.longest_ns)
     }
 
-    /// What the best of the methods that are not in force was measured to cost.
-    fn best_other(&self) -> Option<f64> {
-        let others = METHODS.into_iter().filter(|m| *m != self.method);
+    /// Whether a single read waited for longer with a method than a whole epoch with the best of the others.
+    fn is_stall(&self, method: Method, wait_ns: f64) -> bool {
+        let best = self.best_but(method);
+        best.is_some_and(|best| wait_ns > best * f64::from(EPOCH))
+    }
+
+    /// What the best of the other methods was measured to cost.
+    fn best_but(&self, method: Method) -> Option<f64> {
+        let others = METHODS.into_iter().filter(|m| *m != method);
         let best = others.filter_map(|m| self.costs[m as usize]);
         best.min_by(f64::total_cmp).map(|cost| cost.max(COST_MIN))
     }
@@ -287,7 +301,7 @@ impl Governor {
     /// Whether the method in force cannot become the best of its epoch any more, or not likely so: it has already waited for
     /// as long as another would in all of it, or its first reads waited for longer.
     fn is_hopeless(&self) -> bool {
-        let Some(best) = self.best_other() else {
+        let Some(best) = self.best_but(self.method) else {
             return false;
         };
         let tally = self.tallies[self.method as usize];
@@ -311,9 +325,8 @@ impl Governor {
             self.waits = self.tallies[Method::Nothing as usize].waits(think_ns)
                 || known.is_some_and(|cost| is_worth(cost, think_ns));
         }
-        if self.is_stalled() {
-            self.stalled[self.method as usize] = true;
-            self.change(Method::Nothing);
+        if self.has_stalled() {
+            self.put_off(&estimates);
             return true;
         }
         let was_hopeless = self.is_hopeless() || self.began_hopeless();
@@ -334,6 +347,19 @@ impl Governor {
             self.change(choice);
         }
         changed
+    }
+
+    /// The method in force was stalled: it is tried again much later, and what was measured to be best until then takes its place.
+    fn put_off(&mut self, estimates: &Costs) {
+        let method = self.method;
+        self.stalls[method as usize] = Some(self.tallies[method as usize].longest_ns);
+        self.lose(method, false);
+        self.trial = false;
+        let possible = |m: &Method| *m == Method::Nothing || estimates[*m as usize].is_some();
+        let others = METHODS.into_iter().filter(|m| *m != method && possible(m));
+        let measured = others.filter_map(|m| Some((m, self.costs[m as usize]?)));
+        let best = measured.min_by(|a, b| a.1.total_cmp(&b.1));
+        self.change(best.map_or(Method::Nothing, |(m, _)| m));
     }
 
     /// The method in force is no longer possible.
@@ -406,13 +432,28 @@ impl Governor {
                 continue;
             }
             self.tallies[method as usize] = Tally::default();
+            let counted_ns = self.counted_ns(method, &tally);
             let cost = &mut self.costs[method as usize];
             let weight = &mut self.weights[method as usize];
             let before = cost.map_or(0.0, |_| weight.min(MEMORY));
             let reads = f64::from(tally.reads);
-            let waited = cost.unwrap_or(0.0) * before + tally.counted_ns();
+            let waited = cost.unwrap_or(0.0) * before + counted_ns;
             *weight = before + reads;
             *cost = Some(waited / *weight);
+        }
+    }
+
+    /// What counts of an epoch: all, unless it ended with a stall, which is half a stall too many. The first time that nearly all of it
+    /// is a single stall, this says nothing.
+    fn counted_ns(&mut self, method: Method, tally: &Tally) -> f64 {
+        if tally.reads < EPOCH_MAX {
+            return tally.wait_ns - 0.5 * tally.longest_ns;
+        }
+        let is_forgiven = tally.is_single_stall() && !self.forgiven[method as usize];
+        self.forgiven[method as usize] |= is_forgiven;
+        match is_forgiven {
+            true => tally.rest_ns(),
+            false => tally.wait_ns,
         }
     }
 
@@ -564,6 +605,72 @@ mod tests {
         assert!(had[3] > 4, "{had:?}");
         assert_eq!(governor.method(), Method::Sieving);
         assert!(!stall(&mut governor));
+    }
+
+    /// One that has just put sieving off, where it had tried it with these costs.
+    fn stalled(costs: Costs, possible: Costs) -> Governor {
+        let mut governor = Governor::seeded(costs);
+        let settled = EPOCH_SEEDED + SETTLING + 4;
+        reads(&mut governor, settled, possible, [1e6, 2e5, 0.0, 0.0]);
+        assert_eq!(governor.method(), Method::Sieving);
+        governor.read(None, 80e6);
+        assert!(governor.decide(THINK, possible));
+        governor
+    }
+
+    #[test]
+    fn what_was_measured_to_be_best_takes_the_place_of_what_is_put_off() {
+        let governor = stalled([Some(1e6), Some(2e5), None, None], ALL);
+        assert_eq!(governor.method(), Method::Exact);
+        assert!(!governor.is_trial());
+        assert_eq!(governor.stalls(), [None, None, None, Some(80e6)]);
+    }
+
+    #[test]
+    fn what_is_put_off_is_hoped_for_again_much_later_also_by_heirs() {
+        let mut heir = stalled([Some(1e6), Some(2e5), None, None], ALL).heir();
+        let mut until = 0;
+        while heir.method() != Method::Sieving {
+            // As for a file whose device is not known.
+            let hope = heir.cost_or_hope(Method::Sieving);
+            let possible = [None, Some(2e5), None, hope];
+            reads(&mut heir, 1, possible, [1e6, 2e5, 0.0, 0.0]);
+            until += 1;
+        }
+        let rarely = RETRY..RETRY + u64::from(EPOCH_MAX);
+        assert!(rarely.contains(&until), "{until}");
+        reads(&mut heir, 2 * EPOCH_MAX, ALL, [1e6, 2e5, 0.0, 0.0]);
+        assert_eq!(heir.stalls(), Costs::default(), "it was measured");
+    }
+
+    #[test]
+    fn a_stall_is_none_where_all_reads_wait_that_long() {
+        let mut governor = stalled([Some(1e6), None, None, None], SIEVING);
+        assert_eq!(governor.method(), Method::Nothing);
+        assert_eq!(governor.cost_or_hope(Method::Sieving), None);
+        reads(
+            &mut governor,
+            SETTLING + EPOCH_MAX,
+            Costs::default(),
+            [2e7; 4],
+        );
+        assert_eq!(governor.cost_or_hope(Method::Sieving), Some(0.0));
+    }
+
+    #[test]
+    fn a_stall_in_each_epoch_is_forgiven_once() {
+        let mut governor = Governor::default();
+        let wait = [60_000.0, 0.0, 0.0, 0.0];
+        reads(&mut governor, EPOCH_FIRST, SIEVING, wait);
+        reads(&mut governor, SETTLING, SIEVING, wait);
+        let mut sieved = 0;
+        while governor.method() == Method::Sieving && sieved < 10 {
+            reads(&mut governor, EPOCH_MAX - 1, SIEVING, wait);
+            governor.read(None, 60e6);
+            governor.decide(THINK, SIEVING);
+            sieved += 1;
+        }
+        assert_eq!(sieved, 2);
     }
 
     #[test]

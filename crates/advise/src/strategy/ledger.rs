@@ -24,6 +24,8 @@ const WORTH: u64 = 4;
 const KEPT_MAX: u64 = 2 * AHEAD_MAX;
 /// Bounds the memory of the ledger itself.
 const ASKED_MAX: usize = 4096;
+/// And that for what can be given back: of more, the oldest stays in memory until the kernel takes it.
+const EXPIRED_MAX: usize = 256;
 
 /// See the module's header.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub struct Ledger {
     asked: VecDeque<(u64, Range)>,
     asked_bytes: u64,
     unread_bytes: u64,
+    /// What was loaded, and wasted: nobody had it in memory before, and nobody has read it since.
+    expired: VecDeque<(Range, Method)>,
     clock: u64,
     credit: u64,
     /// What the program has read, and when there is a stake again.
@@ -51,6 +55,8 @@ struct Piece {
     method: Method,
     /// Which request it belongs to.
     number: u64,
+    /// Whether all of it that was loaded was not in memory before, if something was.
+    fresh: Option<bool>,
 }
 
 /// What a read found.
@@ -69,6 +75,7 @@ impl Default for Ledger {
             asked: VecDeque::new(),
             asked_bytes: 0,
             unread_bytes: 0,
+            expired: VecDeque::new(),
             clock: 0,
             credit: CREDIT_MAX,
             read_bytes: 0,
@@ -93,13 +100,23 @@ impl Ledger {
         }
     }
 
-    /// These bytes turned out to be in memory already: nothing was spent.
-    pub fn refund(&mut self, bytes: u64) {
-        self.credit = (self.credit + bytes).min(CREDIT_MAX);
+    /// A range was loaded, of which so many bytes turned out to be in memory already: nothing was spent for them.
+    pub fn loaded(&mut self, range: Range, already: u64) {
+        self.credit = (self.credit + already).min(CREDIT_MAX);
+        for (start, piece) in self.overlapping(range) {
+            let fresh = Some(already == 0 && piece.fresh != Some(false));
+            self.unread.insert(start, Piece { fresh, ..piece });
+        }
+    }
+
+    /// What was loaded in vain and can be given back.
+    pub fn take_expired(&mut self) -> impl Iterator<Item = (Range, Method)> {
+        std::mem::take(&mut self.expired).into_iter()
     }
 
     /// Asks for a range: what of it was not asked for before, as far as the credit goes and there is room.
     pub fn ask(&mut self, range: Range, method: Method, room: u64) -> Vec<Range> {
+        self.expired.retain(|(expired, _)| !expired.overlaps(range));
         let mut parts = self.missing(range);
         let mut left = self.credit.min(room);
         for part in &mut parts {
@@ -117,6 +134,7 @@ impl Ledger {
     pub fn read(&mut self, range: Range) -> Found {
         let mut found = Found::default();
         self.read_bytes = self.read_bytes.saturating_add(range.len());
+        self.expired.retain(|(expired, _)| !expired.overlaps(range));
         for (start, piece) in self.overlapping(range) {
             let cut = self.cut(start, piece, range);
             found.bytes += cut;
@@ -163,11 +181,23 @@ impl Ledger {
                 end,
                 method,
                 number,
+                fresh: None,
             },
         );
         self.unread_bytes += part.len();
         self.asked.push_back((self.clock, part));
         self.asked_bytes += part.len();
+    }
+
+    fn note_expired(&mut self, start: u64, piece: &Piece) {
+        if piece.fresh != Some(true) {
+            return;
+        }
+        let range = Range::at(start, piece.end - start);
+        self.expired.push_back((range, piece.method));
+        if self.expired.len() > EXPIRED_MAX {
+            self.expired.pop_front();
+        }
     }
 
     fn overlapping(&self, range: Range) -> Vec<(u64, Piece)> {
@@ -201,6 +231,7 @@ impl Ledger {
             for (start, piece) in self.overlapping(range) {
                 if piece.number == number {
                     self.wasted += self.cut(start, piece, range);
+                    self.note_expired(start, &piece);
                 }
             }
         }
@@ -255,6 +286,33 @@ mod tests {
         }
         // 64 GiB were read: a stake at 64 MiB, 128 MiB, and so on to 32 GiB.
         assert_eq!(asked, CREDIT_MAX + 10 * STAKE);
+    }
+
+    #[test]
+    fn what_was_loaded_and_expired_can_be_given_back_unless_somebody_had_or_wants_it() {
+        let mut ledger = Ledger::default();
+        let block = |number: u64| Range::at(number * STAKE, STAKE);
+        for number in 0..4 {
+            ask(&mut ledger, block(number));
+            // The last is never reported, and of the one before something was there.
+            if number < 3 {
+                ledger.loaded(block(number), if number == 2 { 4096 } else { 0 });
+            }
+        }
+        ledger.read(Range::at(STAKE, 4096));
+        // So much is asked for after these that they expire.
+        for number in 4..4 + KEPT_MAX / STAKE {
+            ask(&mut ledger, block(number));
+            ledger.read(Range::at(number * STAKE, STAKE / 2));
+        }
+        let rest = Range::at(STAKE + 4096, STAKE - 4096);
+        assert_eq!(
+            ledger.expired,
+            [(block(0), Method::Sieving), (rest, Method::Sieving)]
+        );
+        ledger.read(Range::at(100, 1));
+        assert!(ledger.take_expired().eq([(rest, Method::Sieving)]));
+        assert!(ledger.take_expired().eq([]));
     }
 
     proptest! {

@@ -25,8 +25,9 @@ const BLOCK_FACTOR: u64 = 8;
 /// Blocks are at least this large: what a program reads while the manager sleeps.
 const BLOCK_MIN: u64 = 256 << 10;
 
-/// Gaps that are worth reading where sieving gains: the kernel reads as much ahead by default.
-const GAP_SIEVED: u64 = 128 << 10;
+/// Gaps that are worth reading where sieving gains, or where nobody knows what an operation costs: the kernel reads as much ahead by
+/// default.
+const GAP_USUAL: u64 = 128 << 10;
 
 /// What a plan is made with, and the loads it comes to.
 pub(super) struct Turn {
@@ -161,13 +162,14 @@ impl File {
         LOAD_MAX / operation * operation
     }
 
-    /// Gaps up to this are read: by what the device can do, and where sieving was measured to gain, by that.
+    /// Gaps up to this are read: by what the device can do, and where that is not known or sieving was measured to gain, at least
+    /// those that the kernel would read, too.
     pub fn gap(&self, fit: Option<Fit>) -> u64 {
         let gap = fit.map_or(0, |f| f.break_even(self.operation_max()));
-        if self.governor.gains(Method::Sieving) {
-            gap.max(GAP_SIEVED)
-        } else {
-            gap
+        let is_known = fit.is_some_and(|f| f.apart);
+        match is_known && !self.governor.gains(Method::Sieving) {
+            true => gap,
+            false => gap.max(GAP_USUAL),
         }
     }
 

@@ -69,6 +69,8 @@ const MEMORY_SHARE: u64 = 8;
 pub struct Options {
     /// Bytes that may be loaded and not read yet, in all files together, however much memory there is.
     pub memory_max: u64,
+    /// Whether anything may be done. If not, it records and measures for the next run.
+    pub advises: bool,
 }
 
 impl Default for Options {
@@ -76,6 +78,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             memory_max: 128 << 20,
+            advises: true,
         }
     }
 }
@@ -241,9 +244,10 @@ impl Adaptive {
     fn file_of(&mut self, opened: &Opened<'_>) -> &mut File {
         self.recall_speed(opened);
         self.numbers.insert(opened.path.to_owned(), opened.file);
+        let advises = self.options.advises;
         let file = self.files.entry(opened.file).or_insert_with(|| {
             let device = opened.device.clone();
-            File::new(opened.path.to_owned(), opened.size, device)
+            File::new(opened.path.to_owned(), opened.size, device, advises)
         });
         file.size = opened.size;
         file
@@ -356,6 +360,19 @@ impl Adaptive {
         if let (Some(tape), Some(file)) = (own.or(sibling), self.files.get_mut(&number)) {
             file.plan_before(&tape, bytes, &mut turn);
             self.hint(number, &turn, Reason::Exact);
+        }
+    }
+
+    /// Gives back what was loaded in vain.
+    fn release_expired(&mut self) {
+        for (number, file) in &mut self.files {
+            let expired = file.ledger.take_expired();
+            self.hints
+                .extend(expired.map(|(range, method)| Hint::Release {
+                    file: *number,
+                    range,
+                    reason: reason(method),
+                }));
         }
     }
 
@@ -491,7 +508,9 @@ impl Strategy for Adaptive {
         self.written.read(access.file, access.range);
         let speed = self.speeds.entry(file.device.name.clone()).or_default();
         self.followed.add(file.read(access, speed));
-        self.active.insert((access.file, access.by.process));
+        if self.options.advises {
+            self.active.insert((access.file, access.by.process));
+        }
     }
 
     fn expected(&mut self, process: u32, expected: &[Expected]) {
@@ -516,6 +535,7 @@ impl Strategy for Adaptive {
         self.memory_max = self.options.memory_max.min(memory.left / MEMORY_SHARE);
         if memory.is_short {
             self.written.release(now, &mut self.hints);
+            self.release_expired();
         }
     }
 
@@ -755,6 +775,49 @@ mod tests {
     }
 
     #[test]
+    fn what_was_loaded_in_vain_is_given_back_when_memory_is_short() {
+        let mut strategy = Adaptive::new(Options::default(), Tapes::default());
+        open(&mut strategy, 1, Some(0), 1 << 40, &device());
+        let (mut hints, mut loads) = (Vec::new(), Vec::new());
+        // Every other block of 256 KiB, so that as much is loaded in vain.
+        for i in 0..600 {
+            let now = i * 6000;
+            strategy.accessed(&read(1, 0, i << 19, 1 << 18, now, 5000));
+            strategy.plan(Nanos::from_micros(now + 5500), &mut hints);
+            for hint in hints.drain(..) {
+                let Hint::Load { range, reason, .. } = hint else {
+                    continue;
+                };
+                loads.push(range);
+                strategy.loaded(&LoadDone {
+                    file: FileNumber(1),
+                    range,
+                    reason,
+                    started: Nanos::from_micros(now + 5600),
+                    ended: Nanos::from_micros(now + 5700),
+                    already: 0,
+                    there: range.len(),
+                });
+            }
+        }
+        let now = Nanos::from_secs(10);
+        strategy.memory(memory(MIB, false), now);
+        strategy.plan(now, &mut hints);
+        assert!(hints.is_empty(), "{hints:?}");
+        strategy.memory(memory(MIB, true), now);
+        strategy.plan(now, &mut hints);
+        assert!(hints.len() > 10, "{hints:?}");
+        for hint in &hints {
+            let Hint::Release { range, .. } = hint else {
+                panic!("{hint:?}");
+            };
+            let loaded = loads.iter().any(|load| load.overlaps(*range));
+            let was_read = (0..600).any(|i| Range::at(i << 19, 1 << 18).overlaps(*range));
+            assert!(loaded && !was_read, "{hint:?}");
+        }
+    }
+
+    #[test]
     fn as_memory_gets_less_so_does_what_may_be_loaded() {
         let mut strategy = Adaptive::new(Options::default(), Tapes::default());
         let now = Nanos::ZERO;
@@ -848,7 +911,7 @@ mod tests {
         #[test]
         fn whatever_happens_the_bounds_hold(calls in prop::collection::vec(call(), 1..400), stride in 0u64..MIB) {
             let memory_max = 4 * MIB;
-            let options = Options { memory_max };
+            let options = Options { memory_max, ..Options::default() };
             let mut strategy = Adaptive::new(options, Tapes::default());
             let device = device();
             let (mut hints, mut now) = (Vec::new(), 0);

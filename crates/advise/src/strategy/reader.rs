@@ -81,9 +81,10 @@ impl Reader {
         self.source.as_deref().unwrap_or(&self.recording)
     }
 
-    /// It has read. What its tape had told of that.
+    /// It has read. What the tape of an earlier run or file had told of that: its own recording is not counted.
     pub fn read(&mut self, access: &Access) -> Followed {
-        let told = self.cursor.told(self.tape());
+        let source = self.source.as_deref();
+        let told = source.and_then(|tape| self.cursor.told(tape));
         let think = self
             .last_end
             .map_or(Nanos::ZERO, |end| access.time.since(end));

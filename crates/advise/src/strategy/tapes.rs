@@ -115,6 +115,8 @@ impl Tapes {
         if size < SIZE_MIN || tape.is_empty() || fuller {
             return;
         }
+        // A run in which the device was hardly waited for says nothing about it: what was known stays.
+        let fit = fit.or_else(|| self.files.get(path)?.fit);
         self.clock += 1;
         self.reads += tape.len();
         let used = self.clock;
@@ -414,6 +416,18 @@ mod tests {
             tapes.get(Path::new("/data/a"), 1 << 20).unwrap().tape.len(),
             3
         );
+    }
+
+    #[test]
+    fn what_is_known_of_a_device_outlives_a_run_that_did_not_wait_for_it() {
+        let mut tapes = some();
+        let path = Path::new("/data/a");
+        let fit = tapes.get(path, 1 << 20).unwrap().fit;
+        assert!(fit.is_some());
+        let longer = tape(&[(900, 4), (0, 7), (1 << 50, 1), (5, 5)]);
+        tapes.keep(path, 1 << 20, longer, Costs::default(), None);
+        let kept = tapes.get(path, 1 << 20).unwrap();
+        assert_eq!((kept.tape.len(), kept.fit), (4, fit));
     }
 
     #[test]

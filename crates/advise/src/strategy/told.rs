@@ -2,7 +2,7 @@
 //! afterwards; and in figures what its reads waited with that and without.
 
 use super::file::File;
-use super::governor::{Costs, METHODS, Method};
+use super::governor::{Costs, Governor, METHODS, Method};
 use super::reader::Reader;
 use super::speed::Fit;
 
@@ -11,9 +11,10 @@ pub(super) fn why(
     method: Method,
     reader: &Reader,
     fit: Option<Fit>,
-    costs: Costs,
+    governor: &Governor,
     estimates: Costs,
 ) -> String {
+    let (costs, stalls) = (governor.costs(), governor.stalls());
     let mut text = format!("{}: {}", name(method), pattern(reader));
     if let Some(fit) = fit {
         text += &device(&fit);
@@ -25,10 +26,20 @@ pub(super) fn why(
         Some(format!("{how} {:.2} ms with {}", ns / 1e6, name(m)))
     });
     let waits: Vec<String> = waits.into_iter().flatten().collect();
-    if waits.is_empty() {
-        return text;
+    if !waits.is_empty() {
+        text += "; a read ";
+        text += &waits.join(", ");
     }
-    text + "; a read " + &waits.join(", ")
+    for method in METHODS {
+        if let Some(ns) = stalls[method as usize] {
+            text += &format!(
+                "; {} is put off, since a read waited {:.0} ms with it",
+                name(method),
+                ns / 1e6
+            );
+        }
+    }
+    text
 }
 
 /// What a read of a file waited, on average.

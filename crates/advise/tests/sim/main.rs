@@ -60,6 +60,12 @@ const SLICES_800: Disk = Disk {
     in_slice: (80, 11_000_000),
     ..LOOP
 };
+/// Enough bytes for what a program reads, but not for whole blocks: these make somebody wait in each slice.
+const SLICES_BYTES: Disk = Disk {
+    name: "110 MB/s in slices",
+    in_slice: (0, 11_000_000),
+    ..LOOP
+};
 const DISKS: [Disk; 7] = [FAST, FUSE, LOOP, IOPS_150, IOPS_800, SLICES_150, SLICES_800];
 
 /// A program run plainly, then guided, then guided with the tapes of the run before.
@@ -141,12 +147,17 @@ fn second_runs_hold_the_bars_of_the_issue_and_first_runs_never_lose() {
 
 #[test]
 fn a_limit_that_lets_bursts_pass_is_not_mistaken_for_a_fast_device() {
+    // What a first run of so few reads measures is by chance: in some all of them pass at once, in some sieving is what has to wait
+    // for those before it, and in some the device seems to have nothing but a bandwidth.
+    let seeds = [42, 7, 1234, 1, 2, 6, 8, 10, 11, 12, 13, 14];
     for (kib, bar) in [(64, 0.40), (16, 0.60)] {
-        let few = |seed| root_like(800 * kib * KIB, kib * KIB, 300, seed);
-        let ratios = worst(SLICES_150, few);
-        let told = format!("{kib} KiB: {ratios:?}");
-        assert!(ratios.iter().all(|r| *r <= bar), "{told}");
-        assert!(ratios[1] <= ratios[0] + 0.05, "{told}");
+        for seed in seeds {
+            let few = root_like(800 * kib * KIB, kib * KIB, 300, seed);
+            let ratios = Runs::of(SLICES_150, &few).ratios();
+            let told = format!("{kib} KiB, seed {seed}: {ratios:?}");
+            assert!(ratios.iter().all(|r| *r <= bar), "{told}");
+            assert!(ratios[1] <= ratios[0] + 0.05, "{told}");
+        }
     }
 }
 
@@ -213,6 +224,8 @@ fn a_second_pass_in_one_run_follows_the_first() {
         exact.useful > 30 * MIB && exact.wasted < 8 * MIB,
         "{exact:?}"
     );
+    // No earlier run or file has told of it.
+    assert_eq!(strategy.followed().told, 0);
 }
 
 #[test]
@@ -233,6 +246,11 @@ fn nothing_gets_worse() {
             let told = format!("{} program {i}: {ratios:?}", disk.name);
             assert!(ratios.iter().all(|r| *r <= 1.03), "{told}");
         }
+    }
+    for seed in [42, 7, 1234] {
+        let thin = programs::thin(256 * MIB, 16 * KIB, 300, seed);
+        let ratios = Runs::of(SLICES_BYTES, &thin).ratios();
+        assert!(ratios.iter().all(|r| *r <= 1.03), "thin: {ratios:?}");
     }
 }
 
@@ -286,9 +304,10 @@ fn prefetching_stops_within_64_mib_when_the_pattern_turns_hostile() {
                 "{}, run {i}: {after} after, {plain} plain, {read} read",
                 disk.name
             );
-            // Who knows what comes may read gaps on purpose, if that pays.
+            // Who knows what comes may read gaps on purpose, if that pays: a small part of what is read.
             let pays = i == 1 && runs.ratios()[1] <= 0.6;
-            assert!(after < plain.max(read) + 64 * MIB || pays, "{told}");
+            let gaps = if pays { read / 8 } else { 0 };
+            assert!(after < plain.max(read) + 64 * MIB + gaps, "{told}");
         }
     }
 }
@@ -327,6 +346,7 @@ fn the_same_run_gives_the_same_hints() {
 fn little_memory_is_respected() {
     let options = Options {
         memory_max: 2 * MIB,
+        ..Options::default()
     };
     let mut strategy = Adaptive::new(options, Tapes::default());
     let outcome = run(LOOP, &root(64, 9), Some(&mut strategy));
@@ -347,6 +367,33 @@ fn each_choice_is_explained() {
     );
     let told = Runs::of(IOPS_150, &root(16, 42)).told;
     assert!(told[0].starts_with("sieving: reads cover "), "{told:?}");
+    let told = Runs::of(SLICES_800, &root_like(300 * MIB, 250 * KIB, 300, 42)).told;
+    let put_off = "sieving is put off, since a read waited ";
+    assert!(told[0].contains(put_off), "{told:?}");
+}
+
+#[test]
+fn who_may_do_nothing_teaches_the_next_run_all_the_same() {
+    let program = root(16, 42);
+    let reads = program.reads.len() as u64;
+    let options = Options {
+        advises: false,
+        ..Options::default()
+    };
+    let mut tapes = Tapes::default();
+    let plain = run(IOPS_150, &program, None);
+    // Also where what an earlier run has taught would call for something.
+    for told in [0, reads - 1] {
+        let mut watching = Adaptive::new(options, tapes);
+        let watched = run(IOPS_150, &program, Some(&mut watching));
+        assert_eq!(watched, plain);
+        assert!(watching.followed().told >= told);
+        tapes = Tapes::load(&watching.save()).unwrap();
+    }
+    let mut guiding = Adaptive::new(Options::default(), tapes);
+    let guided = run(IOPS_150, &program, Some(&mut guiding));
+    assert!(guiding.followed().told >= reads - 1);
+    assert!(5 * guided.time_ns < plain.time_ns, "{guided:?} {plain:?}");
 }
 
 #[test]

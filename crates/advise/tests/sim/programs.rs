@@ -16,6 +16,15 @@ fn one_file(size: u64, reads: Vec<Range>, think_us: u64) -> Program {
 
 /// Reads of `mean` bytes over about half of the file, with gaps; every 32 reads or so one lies 1–8 MiB back.
 pub fn root_like(size: u64, mean: u64, think_us: u64, seed: u64) -> Program {
+    with_gaps(size, mean, 2 * mean, think_us, seed)
+}
+
+/// The same over 30 % of the file: sieving is possible, and moves more than three times what is read.
+pub fn thin(size: u64, mean: u64, think_us: u64, seed: u64) -> Program {
+    with_gaps(size, mean, 14 * mean / 3, think_us, seed)
+}
+
+fn with_gaps(size: u64, mean: u64, gap_max: u64, think_us: u64, seed: u64) -> Program {
     let mut dice = Dice(seed);
     let (mut reads, mut at) = (Vec::new(), 0);
     while at + 2 * mean < size {
@@ -26,7 +35,7 @@ pub fn root_like(size: u64, mean: u64, think_us: u64, seed: u64) -> Program {
             continue;
         }
         reads.push(Range::at(at, len));
-        at += len + dice.below(2 * mean);
+        at += len + dice.below(gap_max);
     }
     one_file(size, reads, think_us)
 }

@@ -24,7 +24,7 @@ pub struct Settings {
     /// variable MERCURY_CONFIG names]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Watch and predict only, and change nothing
+    /// Watch and predict only, and change nothing; the next run knows what was learned
     #[arg(long, conflicts_with = "advise")]
     observe: bool,
     /// Load ahead what will be read, where that pays [this is the default]
