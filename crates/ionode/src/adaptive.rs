@@ -29,7 +29,7 @@ use presagio_engine::{Done, Recorder};
 use presagio_pattern::{Pattern, Settings};
 use presagio_sched::SettingsError;
 use presagio_tune::{
-    Alone, Arm, Candidate, Choice, Context, Cut, Detector, Due, Ended, Evidence, Glance,
+    Alone, Arm, Arrived, Candidate, Choice, Context, Detector, Due, Ended, Evidence, Glance, Look,
     Observation, Pulse, Tuner, TunerSettings, WarmStart, Watch, Why,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -150,7 +150,7 @@ struct Watcher {
 
 impl Recorder for Watcher {
     fn arrival(&mut self, request: &Request) {
-        // Held by nobody but for the end of a period.
+        // Held by nobody for long.
         let mut eyes = lock(&self.eyes);
         if eyes.watch.arrived(request) && std::mem::take(&mut eyes.rings) {
             // It can be full only if nobody has listened since.
@@ -398,11 +398,15 @@ impl<'a> Periods<'a> {
             }
             Due::Nothing => {}
         }
-        if let Some(cut) = self.pulse.glance(self.glance(), now) {
+        let glance = {
+            let mut eyes = lock(&self.adaptive.watch);
+            eyes.rings = self.pulse.may_cut();
+            eyes.watch.glance()
+        };
+        if let Some(look) = self.pulse.glance(glance, now) {
             self.begin();
-            self.resume(cut);
+            self.resume(look);
         }
-        lock(&self.adaptive.watch).rings = self.pulse.may_cut();
     }
 
     fn glance(&self) -> Glance {
@@ -415,27 +419,30 @@ impl<'a> Periods<'a> {
     }
 
     /// Something else arrives now.
-    fn resume(&mut self, cut: Cut) {
-        let Some(arm) = cut.best.filter(|_| self.is_alone()) else {
-            return;
-        };
+    fn resume(&mut self, look: Look) {
+        let is_on = *self.adaptive.is_on();
+        let best = lock(&self.adaptive.books).alone.best_for(look);
+        let best = best.filter(|arm| is_on && self.is_alone() && *arm != self.node.arm());
+        let Some(arm) = best else { return };
         let choice = Choice {
             arm,
             why: Why::Returns,
             candidates: Vec::new(),
         };
+        self.adaptive.alone.fetch_add(1, Relaxed);
         self.explain(None, None, &choice);
-        if self.carry_out(said_by_node(None, &choice, None), &[]) {
+        let seen = lock(&self.adaptive.last).as_ref().and_then(|it| it.seen);
+        if self.carry_out(said_by_node(None, &choice, seen), &[]) {
             self.pulse.resumed(self.now());
         }
     }
 
-    /// From now on it counts; the pattern of what came before.
-    fn begin(&mut self) -> Option<Pattern> {
+    /// From now on it counts; what came before.
+    fn begin(&mut self) -> (Option<Arrived>, Option<Pattern>) {
         self.before = self.node.data.engine().done();
         self.settings = self.node.settings_changed();
-        lock(&self.adaptive.watch).watch.end_period();
-        self.end_pattern()
+        let arrived = lock(&self.adaptive.watch).watch.end_period();
+        (arrived, self.end_pattern())
     }
 
     /// The pattern of what came until now, if somebody wants it. It is made while others go on.
@@ -490,11 +497,8 @@ impl<'a> Periods<'a> {
         let in_force = self.node.arm();
         let whole = worth.is_whole.then_some(in_force);
         let realised = whole.filter(|_| worth.is_telling);
-        let seen = Observation {
-            arrived: lock(&self.adaptive.watch).watch.end_period(),
-            ..seen
-        };
-        let pattern = self.begin();
+        let (arrived, pattern) = self.begin();
+        let seen = Observation { arrived, ..seen };
         self.sequence += 1;
         if let Some(client) = &self.adaptive.client {
             client.announce(wire::Announcement {
@@ -522,9 +526,9 @@ impl<'a> Periods<'a> {
         }
         if is_alone {
             self.adaptive.alone.fetch_add(1, Relaxed);
-            self.explain(context, Some((&seen, whole, evidence)), &choice);
-            if choice.why == Why::Best {
-                self.pulse.found_best(choice.arm);
+            // An idle node has nothing to explain.
+            if seen.served > 0 || seen.arrived.is_some() || choice.arm != in_force {
+                self.explain(context, Some((&seen, whole, evidence)), &choice);
             }
             let said = said_by_node(context, &choice, Some(seen));
             if self.carry_out(said, &choice.candidates) {
@@ -565,7 +569,7 @@ impl<'a> Periods<'a> {
         let alone = &mut books.alone;
         let (context, evidence) = alone.hear(seen, pattern, realised);
         let choice = match chooses {
-            true => alone.choose(context.as_ref(), in_force),
+            true => alone.choose(context.as_ref(), self.pulse.look(), in_force),
             false => alone.stay(context.as_ref(), in_force),
         };
         if let Some(keeper) = &books.keeper {
@@ -673,6 +677,30 @@ fn explanation(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use presagio_core::{FileId, Op, Range, RequestId};
+
+    #[test]
+    fn something_else_that_arrives_rings_once_where_somebody_listens() {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a bell");
+        let (eyes, bell) = (Arc::<Mutex<Eyes>>::default(), Arc::new(bell));
+        let mut watcher = Watcher {
+            eyes: eyes.clone(),
+            bell: bell.clone(),
+        };
+        let mut rang = |op: Op, listens: bool| {
+            lock(&eyes).rings = listens;
+            for at in 0..100 {
+                let range = Range::at(at * 4096, 4096);
+                watcher.arrival(&Request::new(RequestId(at), FileId(1), op, range));
+            }
+            let mut times = [0; 8];
+            rustix::io::read(&bell, &mut times).map_or(0, |_| u64::from_ne_bytes(times))
+        };
+        assert_eq!(rang(Op::Read, true), 1);
+        assert_eq!(rang(Op::Read, true), 0);
+        assert_eq!(rang(Op::Write, true), 1);
+        assert_eq!(rang(Op::Read, false), 0);
+    }
 
     #[test]
     fn only_what_was_announced_lately_is_answered() {

@@ -13,8 +13,8 @@ use crate::{Failed, ScenarioError};
 use presagio_core::{Nanos, Request};
 use presagio_pattern::{KnowledgeBase, Pattern, Recorder, Settings};
 use presagio_tune::{
-    Alone, Announcement, Arm, Arrived, Choice, Council, CouncilSettings, Cut, Detector, Due, Ended,
-    NodeId, Observation, Pulse, Tuner, TunerSettings, Watch, Why, Worth,
+    Alone, Announcement, Arm, Arrived, Choice, Council, CouncilSettings, Detector, Due, Ended,
+    Look, NodeId, Observation, Pulse, Tuner, TunerSettings, Watch, Why, Worth,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,8 +164,9 @@ impl<'a, 'm> Adaptive<'a, 'm> {
             Due::Nothing => {}
         }
         let desk = self.desks.get_mut(&seen.place)?;
-        let cut = desk.pulse.glance(desk.watch.glance(), now);
-        cut.and_then(|cut| self.resume(seen.place, cut, now))
+        let other = desk.pulse.glance(desk.watch.glance(), now);
+        other
+            .and_then(|look| self.resume(seen.place, look, now))
             .or(done)
     }
 
@@ -176,7 +177,7 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         let ended = Ended {
             reward: observation.reward(),
             glance: desk.watch.glance(),
-            is_waiting: seen.queued > 0,
+            is_waiting: seen.present > 0,
             is_unchanged: true,
         };
         let worth = desk.pulse.end(ended, now)?;
@@ -193,11 +194,9 @@ impl<'a, 'm> Adaptive<'a, 'm> {
     }
 
     /// Something else arrives now.
-    fn resume(&mut self, place: Place, cut: Cut, now: Nanos) -> Option<(Verdict, Change)> {
-        let desk = self.desks.get_mut(&place)?;
-        desk.begin();
-        let is_alone = !self.memory.councils.contains_key(&place.level());
-        let arm = cut.best.filter(|_| is_alone)?;
+    fn resume(&mut self, place: Place, look: Look, now: Nanos) -> Option<(Verdict, Change)> {
+        self.desks.get_mut(&place)?.begin();
+        let arm = self.memory.alone.get(&place)?.best_for(look)?;
         let change = self.carry_out(place, arm, now)?;
         let desk = self.desks.get_mut(&place)?;
         desk.pulse.resumed(change.at);
@@ -266,12 +265,9 @@ impl<'a, 'm> Adaptive<'a, 'm> {
         let alone = self.memory.alone.get_mut(&place)?;
         let (context, _) = alone.hear(&seen, pattern, realised);
         let choice = match worth.may_choose {
-            true => alone.choose(context.as_ref(), in_force),
+            true => alone.choose(context.as_ref(), desk.pulse.look(), in_force),
             false => alone.stay(context.as_ref(), in_force),
         };
-        if choice.why == Why::Best {
-            desk.pulse.found_best(choice.arm);
-        }
         Some(Verdict::Alone { context, choice })
     }
 

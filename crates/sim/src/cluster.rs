@@ -1129,7 +1129,7 @@ fn seen_at(place: Place, desk: &mut Desk, now: u64) -> Seen {
         arrived: period.arrived,
         served: period.served,
         busy: Nanos(period.busy),
-        queued: desk.queued(),
+        present: desk.present(),
     }
 }
 

@@ -105,10 +105,6 @@ impl Desk {
         self.present
     }
 
-    pub(crate) fn queued(&self) -> usize {
-        self.bare.len() + self.scheduler.as_ref().map_or(0, |s| s.queued())
-    }
-
     /// Takes a request in.
     #[inline]
     pub(crate) fn arrive(&mut self, request: &Request, now: u64) {

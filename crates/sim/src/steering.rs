@@ -39,8 +39,8 @@ pub struct Seen {
     pub served: [u64; 2],
     /// How long something was queued or in service. The reward of paper 001 as we define it is bytes by busy second.
     pub busy: Nanos,
-    /// What is queued at the end.
-    pub queued: usize,
+    /// What is queued or in service at the end.
+    pub present: u64,
 }
 
 /// What a scheduler is to do from a moment on.

@@ -401,11 +401,13 @@ impl Bandit {
         arm.tries == 0 && !given_up
     }
 
-    /// An arm cannot be judged here: it is left alone for now. Where nothing was judged at all there is nothing better.
+    /// An arm cannot be judged here: it is left alone for now, as if it had just been tried. Where nothing was judged at all there is nothing
+    /// better.
     pub(crate) fn give_up(&mut self, arm: usize) {
         let now = self.steps;
-        if let Some(state) = self.arms.get_mut(arm).filter(|it| it.tries == 0) {
+        if let Some(state) = self.arms.get_mut(arm) {
             state.last = now;
+            (state.doubted, state.surprises) = (false, 0);
         }
     }
 

@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::finder::{Feed, Finder, Joined, Past};
 use crate::network::Detector;
 use crate::tuner::{Candidate, Choice, Tuner, Why};
-use crate::watch::{Nonsense, Observation};
+use crate::watch::{Look, Nonsense, Observation};
 use presagio_core::{Nanos, Op};
 use presagio_pattern::{KnowledgeBase, Pattern, PatternId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -857,7 +857,12 @@ pub struct Alone {
     tuner: Tuner,
     finder: Finder,
     past: Past,
+    /// What was last found best, by what arrived.
+    best: Vec<(Look, Arm)>,
 }
+
+/// So many kinds of what arrives are told apart.
+const LOOKS_MAX: usize = 32;
 
 impl Alone {
     /// Decides by what this tuner has learned.
@@ -866,6 +871,7 @@ impl Alone {
             tuner,
             finder: Finder::new(detector),
             past: Past::default(),
+            best: Vec::new(),
         }
     }
 
@@ -934,9 +940,27 @@ impl Alone {
         (known, evidence)
     }
 
-    /// What to do in a context, where an arm is in force.
-    pub fn choose(&mut self, context: Option<&Context>, in_force: Arm) -> Choice {
-        self.tuner.choose(context, in_force)
+    /// What to do in a context, where an arm is in force and this arrives.
+    pub fn choose(
+        &mut self,
+        context: Option<&Context>,
+        look: Option<Look>,
+        in_force: Arm,
+    ) -> Choice {
+        let choice = self.tuner.choose(context, in_force);
+        if let (Why::Best, Some(look)) = (choice.why, look) {
+            self.best.retain(|(known, _)| !known.is_like(look));
+            self.best.truncate(LOOKS_MAX - 1);
+            self.best.insert(0, (look, choice.arm));
+        }
+        choice
+    }
+
+    /// Something else arrives now: what was found best when such came before.
+    pub fn best_for(&self, look: Look) -> Option<Arm> {
+        let mut best = self.best.iter();
+        let known = best.find(|(known, _)| known.is_like(look))?;
+        Some(known.1)
     }
 
     /// The same where nothing is to be decided: the arm stays.
@@ -1542,7 +1566,7 @@ mod tests {
                 ..observation()
             };
             let (context, _) = alone.hear(&seen, None, Some(arm));
-            arm = alone.choose(context.as_ref(), arm).arm;
+            arm = alone.choose(context.as_ref(), None, arm).arm;
         }
         assert_eq!(arm, Arms::windows().list()[0]);
         let nothing = Observation {
@@ -1551,7 +1575,10 @@ mod tests {
         };
         let (context, evidence) = alone.hear(&nothing, None, Some(arm));
         assert_eq!(evidence, Evidence::NoContext);
-        assert_eq!(alone.choose(context.as_ref(), arm).why, Why::NoInformation);
+        assert_eq!(
+            alone.choose(context.as_ref(), None, arm).why,
+            Why::NoInformation
+        );
     }
 
     /// A pattern of our kind whose points are these many powers of two.
@@ -1697,7 +1724,7 @@ mod tests {
             let powers = 2 + 30 * workload as u32 + 4 * at as u32;
             let pattern = pattern(powers);
             let (context, _) = alone.hear(&seen, Some(pattern), Some(arm));
-            arm = alone.choose(context.as_ref(), arm).arm;
+            arm = alone.choose(context.as_ref(), None, arm).arm;
             if step >= 400 {
                 right[workload] += u32::from(arm == windows.list()[best]);
             }

@@ -51,7 +51,7 @@ pub use council::{
 pub use lookout::Lookout;
 pub use metrics::{FileMetrics, Metrics, Period};
 pub use network::{Detector, HIDDEN, Network, Transform, power};
-pub use pulse::{Cut, Due, Ended, Pulse, Worth};
+pub use pulse::{Due, Ended, Pulse, Worth};
 pub use random::Random;
 pub use select::{
     Chooser, Class, DETECTION, Decision, Drive, Selection, Selector, Trees, TreesError, majority_of,

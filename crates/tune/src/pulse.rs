@@ -8,14 +8,11 @@
 //!    would be judged by what the last one left behind. The arm stays then.
 //! 3. Where whoever asked has stopped nothing is tried: it would be in force for what comes after the pause.
 //! 4. Within a period one glances at what arrives ([`Pulse::glance`]), now and then and as soon as that is not what it was (another operation,
-//!    other sizes). Then the period would tell of two workloads. So another one begins at once, a short one, and what was last found
-//!    best for what arrives now is brought into force again: clients that wait for their answers can keep for long what their first
-//!    requests met.
+//!    other sizes). Then the period would tell of two workloads. So another one begins at once, a short one. What was last found best for
+//!    what arrives now should be in force in it: clients that wait for their answers can keep for long what their first requests met.
 
-use crate::arm::Arm;
 use crate::watch::{Glance, Look, REQUESTS_MIN};
 use presagio_core::Nanos;
-use std::collections::BTreeMap;
 
 /// The share of a period for which nothing is measured after a switch.
 const SETTLES: f64 = 0.1;
@@ -55,10 +52,8 @@ pub struct Pulse {
     came_before: u64,
     /// Whether this period was begun because the workload changed.
     is_short: bool,
-    /// Whether the next change begins one: a whole period is due between two, or what always changes would never be judged.
+    /// Whether the next change begins one: between two there is a whole period that tells, or what always changes would never be judged.
     may_cut: bool,
-    /// What was last found best, by what arrived.
-    best: BTreeMap<Look, Arm>,
 }
 
 /// What a moment asks for.
@@ -100,7 +95,6 @@ impl Pulse {
             came_before: 0,
             is_short: false,
             may_cut: true,
-            best: BTreeMap::new(),
         }
     }
 
@@ -138,26 +132,39 @@ impl Pulse {
         self.came_before = glance.requests;
     }
 
-    /// Is this still the same workload? If not, a period begins now. What was best when such came before should be in force in it.
-    pub fn glance(&mut self, glance: Glance, now: Nanos) -> Option<Cut> {
+    /// What arrived when the workload was last known.
+    pub fn look(&self) -> Option<Look> {
+        self.look
+    }
+
+    /// Is this still the same workload? If not, a period begins now: what arrives in it.
+    pub fn glance(&mut self, glance: Glance, now: Nanos) -> Option<Look> {
         if now >= self.glances {
             self.glances = now + share(self.period, GLANCES);
             self.is_still = glance.requests == self.came;
             self.came = glance.requests;
         }
-        let look = glance.look?;
-        let before = self.look.replace(look);
-        if before.is_none_or(|before| before == look) || !self.may_cut {
+        self.look = self.look.or(glance.look);
+        if !self.is_other(glance) {
             return None;
         }
-        self.begin(glance, now);
+        self.look = glance.look;
+        // What has just been switched to has its beginning still to come.
+        if self.settles.is_none() {
+            self.begin(glance, now);
+            self.is_first = false;
+        }
         // What came of another workload says nothing about this one.
-        (self.is_first, self.reward) = (false, None);
+        self.reward = None;
         self.until = now + share(self.period, SHORT);
         (self.is_short, self.may_cut) = (true, false);
-        Some(Cut {
-            best: self.best.get(&look).copied(),
-        })
+        self.look
+    }
+
+    /// Whether something else arrives that begins a period.
+    fn is_other(&self, glance: Glance) -> bool {
+        let both = self.look.zip(glance.look);
+        self.may_cut && both.is_some_and(|(known, seen)| known != seen)
     }
 
     /// Whether a short period has seen too little to be over.
@@ -187,7 +194,7 @@ impl Pulse {
         let is_telling = !is_first || both.is_some_and(|(before, now)| now < DISASTER * before);
         let is_quiet = self.is_still && seen.glance.requests == self.came && !seen.is_waiting;
         self.until += self.period;
-        self.may_cut |= !std::mem::take(&mut self.is_short);
+        self.may_cut |= !std::mem::take(&mut self.is_short) && is_telling;
         if self.until <= now {
             // The machine was asleep, or far too busy.
             self.until = now + self.period;
@@ -198,34 +205,21 @@ impl Pulse {
         Some(Worth {
             is_whole,
             is_telling,
-            may_choose: is_telling && !is_quiet,
+            may_choose: is_telling && !is_quiet && !self.is_other(seen.glance),
         })
-    }
-
-    /// An arm was found to be the best for what arrives.
-    pub fn found_best(&mut self, arm: Arm) {
-        if let Some(look) = self.look {
-            self.best.insert(look, arm);
-        }
     }
 
     /// Another arm is in force from now on, because that was decided.
     pub fn switched(&mut self, now: Nanos) {
-        self.resumed(now);
+        self.settles = Some(now + share(self.period, SETTLES));
         self.is_first = true;
     }
 
-    /// The same, because of a [`Cut`]: at the end of the short period something is decided all the same.
+    /// The same of what was known to be best for what arrives now: at the end of the short period something is decided all the same.
     pub fn resumed(&mut self, now: Nanos) {
-        self.settles = Some(now + share(self.period, SETTLES));
+        self.switched(now);
+        self.is_first = false;
     }
-}
-
-/// Another workload has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// What was last found best for one that looks like it.
-    pub best: Option<Arm>,
 }
 
 /// What there is to say about a period that is over.
@@ -248,7 +242,6 @@ fn share(period: Nanos, share: f64) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arm::Arms;
     use crate::watch::Watch;
     use crate::watch::tests::request;
     use presagio_core::Op;
@@ -358,29 +351,22 @@ mod tests {
     }
 
     #[test]
-    fn another_workload_begins_a_short_period_and_brings_back_what_was_best() {
-        let [small, great] = [0, 5].map(|at| Arms::windows().list()[at]);
+    fn another_workload_begins_a_short_period() {
         let mut pulse = Pulse::new(PERIOD, at(0));
         let first = pulse.glance(reads(100), at(125));
         assert_eq!(first, None, "the first is no change");
-        pulse.found_best(small);
-        // Never seen: nothing to go back to. A glance between the regular ones will do.
-        assert_eq!(pulse.glance(writes(100), at(200)), Some(Cut { best: None }));
+        // A glance between the regular ones will do.
+        assert_eq!(pulse.glance(writes(100), at(200)), writes(0).look);
         assert_eq!(pulse.next(), at(250));
         assert_eq!(pulse.due(at(450)), Due::Ended);
         let short = pulse.end(ended(5.0, writes(200)), at(450));
         let short = short.expect("enough came");
         assert!(!short.is_whole && short.may_choose);
-        pulse.found_best(great);
-        // A whole period is due between two cuts, and one that is not cut ends a period after the short one.
-        assert!(!pulse.may_cut());
-        assert_eq!(pulse.glance(reads(300), at(625)), None);
-        assert_eq!(pulse.glance(writes(300), at(1_375)), None);
+        // One that is not cut ends a period after the short one.
         assert_eq!(pulse.due(at(1_449)), Due::Nothing);
         assert_eq!(pulse.end(ended(5.0, writes(300)), at(1_450)), TELLS);
         assert!(pulse.may_cut());
-        let cut = pulse.glance(reads(400), at(1_625));
-        assert_eq!(cut, Some(Cut { best: Some(small) }));
+        assert!(pulse.glance(reads(400), at(1_625)).is_some());
         // What is resumed is no arm on trial: the short period has taken its first steps.
         pulse.resumed(at(1_625));
         assert_eq!(pulse.due(at(1_725)), Due::Settled);
@@ -388,6 +374,39 @@ mod tests {
         let short = pulse.end(ended(5.0, reads(500)), at(1_875));
         assert!(short.expect("over").may_choose);
         assert_eq!(pulse.end(ended(5.0, reads(600)), at(2_875)), TELLS);
+    }
+
+    #[test]
+    fn a_change_waits_for_a_whole_period_that_tells() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        pulse.glance(reads(100), at(125));
+        assert!(pulse.glance(writes(100), at(200)).is_some());
+        pulse.end(ended(5.0, writes(200)), at(450));
+        pulse.switched(at(450));
+        pulse.begin(writes(200), at(550));
+        // The first period of an arm does not tell: it is not cut short, nor is the one that tells of it.
+        assert_eq!(pulse.glance(reads(300), at(700)), None);
+        let first = pulse.end(ended(5.0, reads(300)), at(1_450)).expect("over");
+        assert!(!first.is_telling && !pulse.may_cut());
+        assert_eq!(pulse.glance(reads(400), at(1_500)), None);
+        assert_eq!(pulse.look(), writes(0).look, "that is what was decided for");
+        // Nothing is decided for what is over.
+        let second = pulse.end(ended(5.0, reads(500)), at(2_450)).expect("over");
+        assert!(second.is_whole && second.is_telling && !second.may_choose);
+        assert_eq!(pulse.glance(reads(500), at(2_450)), reads(0).look);
+    }
+
+    #[test]
+    fn what_has_just_been_switched_to_settles_in_a_period_that_is_cut_short_too() {
+        let mut pulse = Pulse::new(PERIOD, at(0));
+        pulse.glance(reads(100), at(125));
+        assert_eq!(pulse.end(ended(5.0, reads(200)), at(1_000)), TELLS);
+        pulse.switched(at(1_000));
+        assert!(pulse.glance(writes(300), at(1_050)).is_some());
+        assert_eq!(pulse.due(at(1_100)), Due::Settled);
+        pulse.begin(writes(300), at(1_100));
+        let short = pulse.end(ended(5.0, writes(400)), at(1_300)).expect("over");
+        assert!(!short.is_whole && !short.is_telling);
     }
 
     #[test]

@@ -202,8 +202,9 @@ struct Known {
 struct Asked {
     place: usize,
     reason: Reason,
-    /// What had been learned by then.
+    /// What had been learned by then, and how often of this arm.
     steps: u32,
+    tries: u32,
     /// How often it was chosen without having been judged in between.
     times: u8,
 }
@@ -333,9 +334,10 @@ impl Tuner {
             });
             return (asked.place, asked.reason);
         }
-        let is_unjudged = |place: usize| known.bandit.arms()[place].tries == 0;
-        let unjudged = known.asked.filter(|it| is_unjudged(it.place));
-        if let Some(asked) = unjudged.filter(|it| it.times >= ASKED_MAX) {
+        let tries = |place: usize| known.bandit.arms()[place].tries;
+        let unjudged = known.asked.filter(|it| it.tries == tries(it.place));
+        let is_tried = |it: &Asked| it.times >= ASKED_MAX && it.reason != Reason::Best;
+        if let Some(asked) = unjudged.filter(is_tried) {
             known.bandit.give_up(asked.place);
         }
         let order: Vec<usize> = known.order.iter().map(|at| usize::from(*at)).collect();
@@ -346,6 +348,7 @@ impl Tuner {
             place,
             reason,
             steps,
+            tries: known.bandit.arms()[place].tries,
             times: again.map_or(1, |it| it.times.saturating_add(1)),
         });
         (place, reason)

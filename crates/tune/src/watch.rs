@@ -162,7 +162,7 @@ pub struct Look(usize, u32);
 
 impl Look {
     /// Sizes that lie about a power of two are no change.
-    fn is_like(self, other: Look) -> bool {
+    pub(crate) fn is_like(self, other: Look) -> bool {
         self.0 == other.0 && self.1.abs_diff(other.1) <= 1
     }
 }
