@@ -420,10 +420,15 @@ impl<'a> Periods<'a> {
 
     /// Something else arrives now.
     fn resume(&mut self, look: Look) {
-        let is_on = *self.adaptive.is_on();
-        let best = lock(&self.adaptive.books).alone.best_for(look);
-        let best = best.filter(|arm| is_on && self.is_alone() && *arm != self.node.arm());
-        let Some(arm) = best else { return };
+        if !*self.adaptive.is_on() || !self.is_alone() {
+            return;
+        }
+        let known = lock(&self.adaptive.books).alone.begins(look);
+        let Some(arm) = known else { return };
+        self.pulse.switched(self.now());
+        if arm == self.node.arm() {
+            return;
+        }
         let choice = Choice {
             arm,
             why: Why::Returns,
@@ -432,9 +437,7 @@ impl<'a> Periods<'a> {
         self.adaptive.alone.fetch_add(1, Relaxed);
         self.explain(None, None, &choice);
         let seen = lock(&self.adaptive.last).as_ref().and_then(|it| it.seen);
-        if self.carry_out(said_by_node(None, &choice, seen), &[]) {
-            self.pulse.resumed(self.now());
-        }
+        self.carry_out(said_by_node(None, &choice, seen), &[]);
     }
 
     /// From now on it counts; what came before.

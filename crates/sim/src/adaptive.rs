@@ -196,10 +196,9 @@ impl<'a, 'm> Adaptive<'a, 'm> {
     /// Something else arrives now.
     fn resume(&mut self, place: Place, look: Look, now: Nanos) -> Option<(Verdict, Change)> {
         self.desks.get_mut(&place)?.begin();
-        let arm = self.memory.alone.get(&place)?.best_for(look)?;
+        let arm = self.memory.alone.get_mut(&place)?.begins(look)?;
+        self.desks.get_mut(&place)?.pulse.switched(now);
         let change = self.carry_out(place, arm, now)?;
-        let desk = self.desks.get_mut(&place)?;
-        desk.pulse.resumed(change.at);
         let choice = Choice {
             arm,
             why: Why::Returns,

@@ -10,7 +10,7 @@
 //! the best, or is now, the others are *doubted*. Mostly it is not the arm that has changed but all there is, as when storage is slow for a
 //! while: so what is expected of doubted arms moves with what is measured of others, and those among them that may be good are tried once more; hopeless
 //! ones when that costs little. A change need not show in the best arm: so the second best is tried now and then, the oftener the less that
-//! costs ([`PROBE_COST`]).
+//! costs ([`PROBE_COST`]), and half as often each time that the best arm was worse right after it.
 //!
 //! *Expectations* from a similar context spare tries, and may be wrong here. So an arm that is expected to be bad is tried once all the
 //! same, as soon as all first tries have cost [`FIRST_COST`] of the steps at most, by what was expected: after a hundred steps for each arm at the latest.
@@ -149,6 +149,9 @@ pub const PROBE_COST: f64 = 0.005;
 /// And what all first tries may cost of arms that little is expected of.
 const FIRST_COST: f64 = 0.01;
 
+/// Tries that do harm are made this many times half as often at most.
+const HARM_MAX: u8 = 5;
+
 /// Steps for which an arm that could not be judged is left alone.
 const GIVEN_UP: u32 = 256;
 
@@ -203,6 +206,8 @@ enum Followed {
 pub struct Bandit {
     pub(crate) steps: u32,
     pub(crate) pardons: u8,
+    /// How much oftener tries were followed by a fall of the best arm than not: in halves of how often one is tried.
+    pub(crate) harm: u8,
     pub(crate) arms: Vec<ArmState>,
 }
 
@@ -229,6 +234,7 @@ impl Bandit {
         Bandit {
             steps: 0,
             pardons: 0,
+            harm: 0,
             arms: vec![ArmState::default(); arms],
         }
     }
@@ -323,7 +329,11 @@ impl Bandit {
     fn follow(&mut self, arm: usize, value: f64, noise: f64, window: f64) {
         let (best, before) = (self.best(), self.arms[arm].mean);
         let was_best = before >= best;
-        match self.arms[arm].follow(value, noise, window) {
+        let followed = self.arms[arm].follow(value, noise, window);
+        if was_best {
+            self.weigh_harm(arm, &followed, value < before);
+        }
+        match followed {
             Followed::AsBefore => {}
             // Only it is known to be so for now: what is thought of the others comes from before.
             Followed::Changed if was_best => {
@@ -334,6 +344,21 @@ impl Bandit {
             Followed::Changed if value > best => self.doubt_others(arm),
             Followed::Changed => {}
             Followed::WasDoubted => self.move_doubted(arm, value / before),
+        }
+    }
+
+    /// To try an arm can cost more than what it gives less: clients that came out of step by it may stay so for as long as they go on. Then
+    /// the best arm falls right after a try.
+    fn weigh_harm(&mut self, best: usize, followed: &Followed, fell: bool) {
+        let others = (0..self.arms.len()).filter(|at| *at != best);
+        let last = others.map(|at| self.arms[at].last).max().unwrap_or(0);
+        let since = self.steps.saturating_sub(last);
+        match followed {
+            Followed::Changed if fell && since <= 3 => self.harm = HARM_MAX.min(self.harm + 1),
+            Followed::AsBefore if since == 1 && self.arms[best].surprises == 0 => {
+                self.harm = self.harm.saturating_sub(1);
+            }
+            _ => {}
         }
     }
 
@@ -532,7 +557,7 @@ impl Bandit {
     fn is_affordable(&self, arm: usize, others: impl Iterator<Item = usize>) -> bool {
         let last = others.map(|at| self.arms[at].last).max().unwrap_or(0);
         let loss = 1.0 - self.value(arm).unwrap_or(0.0);
-        let patience = f64::from(PROBE).max(loss / PROBE_COST);
+        let patience = f64::from(PROBE).max(loss / PROBE_COST) * f64::from(1 << self.harm);
         f64::from(self.steps.saturating_sub(last)) >= patience
     }
 

@@ -857,12 +857,28 @@ pub struct Alone {
     tuner: Tuner,
     finder: Finder,
     past: Past,
-    /// What was last found best, by what arrived.
-    best: Vec<(Look, Arm)>,
+    /// What is known of the beginnings of workloads, by what arrived; the last one first.
+    begun: Vec<Begun>,
+}
+
+/// Of a workload that begins, told by what arrives.
+#[derive(Clone, Debug)]
+struct Begun {
+    look: Look,
+    /// What was last found best in it.
+    best: Option<Arm>,
+    /// What arms gave that were in force from its beginning on, for as long as they were: bytes per busy second. Clients that wait for their
+    /// answers can keep what they met at first, so one that is tried later may give less.
+    gave: Vec<(Arm, f64)>,
+    /// The one that is in force since.
+    since: Option<Arm>,
 }
 
 /// So many kinds of what arrives are told apart.
 const LOOKS_MAX: usize = 32;
+
+/// What a period adds to what an arm gave from the beginning on.
+const NEWS: f64 = 0.25;
 
 impl Alone {
     /// Decides by what this tuner has learned.
@@ -871,7 +887,7 @@ impl Alone {
             tuner,
             finder: Finder::new(detector),
             past: Past::default(),
-            best: Vec::new(),
+            begun: Vec::new(),
         }
     }
 
@@ -931,6 +947,7 @@ impl Alone {
                 Evidence::UnknownArm
             }
             (_, Some(arm), Some(reward)) => {
+                self.gave(arm, reward);
                 for context in [context, like].iter().flatten() {
                     self.tuner.learn(context, arm, reward);
                 }
@@ -949,18 +966,55 @@ impl Alone {
     ) -> Choice {
         let choice = self.tuner.choose(context, in_force);
         if let (Why::Best, Some(look)) = (choice.why, look) {
-            self.best.retain(|(known, _)| !known.is_like(look));
-            self.best.truncate(LOOKS_MAX - 1);
-            self.best.insert(0, (look, choice.arm));
+            self.begun_as(look).best = Some(choice.arm);
         }
         choice
     }
 
-    /// Something else arrives now: what was found best when such came before.
-    pub fn best_for(&self, look: Look) -> Option<Arm> {
-        let mut best = self.best.iter();
-        let known = best.find(|(known, _)| known.is_like(look))?;
-        Some(known.1)
+    /// Something else arrives now: what should be in force, if such came before.
+    pub fn begins(&mut self, look: Look) -> Option<Arm> {
+        if let Some(last) = self.begun.first_mut() {
+            last.since = None;
+        }
+        let begun = self.begun_as(look);
+        let best = begun.best?;
+        let untold = begun.gave.iter().all(|(arm, _)| *arm != best);
+        let most = begun.gave.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let arm = most.filter(|_| !untold).map_or(best, |(arm, _)| *arm);
+        begun.since = Some(arm);
+        begun.since
+    }
+
+    /// What is known of the beginnings of such.
+    fn begun_as(&mut self, look: Look) -> &mut Begun {
+        let known = self.begun.iter().position(|it| it.look.is_like(look));
+        let begun = match known {
+            Some(at) => self.begun.remove(at),
+            None => Begun {
+                look,
+                best: None,
+                gave: Vec::new(),
+                since: None,
+            },
+        };
+        self.begun.truncate(LOOKS_MAX - 1);
+        self.begun.insert(0, begun);
+        &mut self.begun[0]
+    }
+
+    /// What an arm gave that was in force in a whole period.
+    fn gave(&mut self, arm: Arm, reward: f64) {
+        let Some(begun) = self.begun.first_mut().filter(|it| it.since.is_some()) else {
+            return;
+        };
+        if begun.since != Some(arm) {
+            begun.since = None;
+            return;
+        }
+        match begun.gave.iter_mut().find(|(known, _)| *known == arm) {
+            Some((_, gave)) => *gave += NEWS * (reward - *gave),
+            None => begun.gave.push((arm, reward)),
+        }
     }
 
     /// The same where nothing is to be decided: the arm stays.

@@ -9,7 +9,8 @@
 //! 3. Where whoever asked has stopped nothing is tried: it would be in force for what comes after the pause.
 //! 4. Within a period one glances at what arrives ([`Pulse::glance`]), now and then and as soon as that is not what it was (another operation,
 //!    other sizes). Then the period would tell of two workloads. So another one begins at once, a short one. What was last found best for
-//!    what arrives now should be in force in it: clients that wait for their answers can keep for long what their first requests met.
+//!    what arrives now should be in force in it: clients that wait for their answers can keep for long what their first requests met. Where
+//!    that happens all the time it is done seldom.
 
 use crate::watch::{Glance, Look, REQUESTS_MIN};
 use presagio_core::Nanos;
@@ -28,6 +29,9 @@ const DISASTER: f64 = 0.25;
 /// too little arrives to tell anything.
 const GLANCES: f64 = 0.125;
 const SHORT: f64 = 0.25;
+
+/// Of what changes all the time only each so-manieth period that tells is followed by one that is cut short, at most.
+const DUE_MAX: u32 = 16;
 
 /// See the module's header.
 #[derive(Clone, Debug)]
@@ -52,8 +56,11 @@ pub struct Pulse {
     came_before: u64,
     /// Whether this period was begun because the workload changed.
     is_short: bool,
-    /// Whether the next change begins one: between two there is a whole period that tells, or what always changes would never be judged.
-    may_cut: bool,
+    /// Periods that told, since a change began one; how many are due before the next does, or what always changes would never be
+    /// judged; and whether something changed sooner.
+    told: u32,
+    due: u32,
+    is_early: bool,
 }
 
 /// What a moment asks for.
@@ -94,7 +101,9 @@ impl Pulse {
             look: None,
             came_before: 0,
             is_short: false,
-            may_cut: true,
+            told: 0,
+            due: 0,
+            is_early: false,
         }
     }
 
@@ -117,7 +126,7 @@ impl Pulse {
 
     /// Whether a glance is welcome that shows something else than the last one.
     pub fn may_cut(&self) -> bool {
-        self.may_cut
+        self.told >= self.due
     }
 
     /// For how long this period was measured.
@@ -145,10 +154,19 @@ impl Pulse {
             self.came = glance.requests;
         }
         self.look = self.look.or(glance.look);
-        if !self.is_other(glance) {
+        if glance.look == self.look {
+            return None;
+        }
+        if !self.may_cut() {
+            self.is_early = true;
             return None;
         }
         self.look = glance.look;
+        let due = match std::mem::take(&mut self.is_early) {
+            true => DUE_MAX.min(2 * self.due),
+            false => 1,
+        };
+        (self.told, self.due) = (0, due.max(1));
         // What has just been switched to has its beginning still to come.
         if self.settles.is_none() {
             self.begin(glance, now);
@@ -157,14 +175,14 @@ impl Pulse {
         // What came of another workload says nothing about this one.
         self.reward = None;
         self.until = now + share(self.period, SHORT);
-        (self.is_short, self.may_cut) = (true, false);
+        self.is_short = true;
         self.look
     }
 
     /// Whether something else arrives that begins a period.
     fn is_other(&self, glance: Glance) -> bool {
         let both = self.look.zip(glance.look);
-        self.may_cut && both.is_some_and(|(known, seen)| known != seen)
+        self.may_cut() && both.is_some_and(|(known, seen)| known != seen)
     }
 
     /// Whether a short period has seen too little to be over.
@@ -194,7 +212,8 @@ impl Pulse {
         let is_telling = !is_first || both.is_some_and(|(before, now)| now < DISASTER * before);
         let is_quiet = self.is_still && seen.glance.requests == self.came && !seen.is_waiting;
         self.until += self.period;
-        self.may_cut |= !std::mem::take(&mut self.is_short) && is_telling;
+        let is_short = std::mem::take(&mut self.is_short);
+        self.told = self.told.saturating_add((is_telling && !is_short).into());
         if self.until <= now {
             // The machine was asleep, or far too busy.
             self.until = now + self.period;
@@ -209,16 +228,10 @@ impl Pulse {
         })
     }
 
-    /// Another arm is in force from now on, because that was decided.
+    /// Another arm is in force from now on, or the same to begin another workload with.
     pub fn switched(&mut self, now: Nanos) {
         self.settles = Some(now + share(self.period, SETTLES));
         self.is_first = true;
-    }
-
-    /// The same of what was known to be best for what arrives now: at the end of the short period something is decided all the same.
-    pub fn resumed(&mut self, now: Nanos) {
-        self.switched(now);
-        self.is_first = false;
     }
 }
 
@@ -367,12 +380,12 @@ mod tests {
         assert_eq!(pulse.end(ended(5.0, writes(300)), at(1_450)), TELLS);
         assert!(pulse.may_cut());
         assert!(pulse.glance(reads(400), at(1_625)).is_some());
-        // What is resumed is no arm on trial: the short period has taken its first steps.
-        pulse.resumed(at(1_625));
+        // What such begins with is not judged by a short period.
+        pulse.switched(at(1_625));
         assert_eq!(pulse.due(at(1_725)), Due::Settled);
         pulse.begin(reads(400), at(1_725));
         let short = pulse.end(ended(5.0, reads(500)), at(1_875));
-        assert!(short.expect("over").may_choose);
+        assert!(!short.expect("over").may_choose);
         assert_eq!(pulse.end(ended(5.0, reads(600)), at(2_875)), TELLS);
     }
 
