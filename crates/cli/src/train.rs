@@ -11,12 +11,13 @@ use crate::bench::Report;
 use crate::failure::failure;
 use crate::progress::progress;
 use crate::table::{self, Cell, Table};
+use crate::whole::Place;
 use presagio_sim::campaign::{Evaluation, Learned, Outcome, PLATFORMS, Part, Plan, Task};
 use presagio_sim::{Cpu, Failed};
 use presagio_tune::evaluate::{Confusion, Verdict};
 use presagio_tune::{Class, Detector, Trees};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -80,6 +81,10 @@ enum Cost {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.output {
+        // What cannot be written should be known before minutes have passed.
+        Place::open(path, true).map_err(|cause| cannot_write(path, cause))?;
+    }
     if args.network {
         return network::run(args);
     }
@@ -105,14 +110,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Writes what was made to where it belongs.
 fn write_text(args: &Args, text: &str) -> anyhow::Result<()> {
     match &args.output {
-        Some(path) => std::fs::write(path, text).map_err(|cause| {
-            let what = format!("cannot write {}", path.display());
-            failure(what, cause, "choose a place that you may write to")
-        })?,
+        Some(path) => {
+            let written = Place::open(path, true).and_then(|place| {
+                place.file().write_all(text.as_bytes())?;
+                place.keep()
+            });
+            written.map_err(|cause| cannot_write(path, cause))?;
+        }
         None if !args.check => write!(io::stdout(), "{text}")?,
         None => {}
     }
     Ok(())
+}
+
+fn cannot_write(path: &Path, cause: io::Error) -> anyhow::Error {
+    let what = format!("cannot write {}", path.display());
+    failure(what, cause, "choose a place that you may write to")
 }
 
 /// Prints an evaluation; its bars are the exit status.

@@ -30,7 +30,12 @@ impl Place {
             return Ok(Place::Stream(stdout.into()));
         }
         // A link stays one: what it leads to is replaced.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let leads = path.canonicalize();
+        if leads.is_err() && path.is_symlink() {
+            let cause = "it is a link that leads nowhere";
+            return Err(io::Error::new(io::ErrorKind::NotFound, cause));
+        }
+        let path = leads.unwrap_or_else(|_| path.to_owned());
         match path.metadata() {
             Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(there) if !there.is_file() => {
@@ -64,6 +69,13 @@ impl Place {
 
     /// Gives the file its name. Its size, if it is a file.
     pub fn keep(self) -> io::Result<Option<u64>> {
+        if let Place::Nameless(file, path, force) | Place::Temporary(file, _, path, force) = &self {
+            if let (true, Ok(there)) = (force, path.metadata()) {
+                // Nobody may read it who might not read what was there.
+                file.set_permissions(there.permissions())?;
+            }
+            file.sync_all()?;
+        }
         let (file, temporary, path, force) = match self {
             Place::Stream(_) => return Ok(None),
             Place::Nameless(file, path, false) => {
@@ -149,5 +161,27 @@ mod tests {
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn who_might_not_read_a_file_may_not_read_what_replaces_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "mine").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        Place::open(&path, true).unwrap().keep().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        for force in [false, true] {
+            let error = Place::open(&path, force).err().unwrap();
+            assert!(error.to_string().contains("leads nowhere"), "{error}");
+        }
+        assert!(path.is_symlink());
     }
 }

@@ -8,7 +8,7 @@ use common::{TempDir, presagio, presagio_ok};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A real measurement that takes a moment.
 const SMALL: [&str; 8] = [
@@ -81,8 +81,13 @@ fn nothing_is_left_behind_after_a_kill() {
         .spawn()
         .unwrap();
     // The two files to be kept, and the one to measure with.
+    let until = Instant::now() + Duration::from_secs(60);
     while nameless(child.id(), dir.path()) < 3 {
         assert!(child.try_wait().unwrap().is_none(), "it takes longer");
+        assert!(
+            Instant::now() < until,
+            "files have no name until they are complete"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     child.kill().unwrap();

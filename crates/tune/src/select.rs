@@ -409,12 +409,14 @@ impl Drive {
         }
     }
 
-    /// The sequential to random throughput ratio for requests of about this size, or the nearest of [`Drive::SIZES`]. What a
+    /// The sequential to random throughput ratio for requests of about this size, or the nearest of [`Drive::SIZES`] that was measured. What a
     /// profile measured is read from it; a model is tried, in virtual time, with the power of two that is nearest.
     pub fn ratio(&mut self, op: Op, size: u64) -> f64 {
         let size = size.clamp(Drive::SIZES.0, Drive::SIZES.1);
         if let Model::Fitted(profile) = &self.model {
-            return profile.ratio(op, size);
+            // A line tells nothing of sizes far below those that it was drawn through.
+            let least = profile.sizes().min().unwrap_or(size);
+            return profile.ratio(op, size.max(least));
         }
         let power = (size + size / 2).ilog2();
         let model = &self.model;

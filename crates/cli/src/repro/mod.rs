@@ -440,7 +440,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let all: Vec<Value> = done.iter().map(|(e, f)| json(e, f)).collect();
         writeln!(io::stdout(), "{:#}", Value::Array(all))?;
     }
-    if let Some(path) = &args.markdown {
+    // A page without what failed would replace one that has it.
+    if let Some(path) = args.markdown.as_ref().filter(|_| failed.is_none()) {
         std::fs::write(path, page::markdown(&done)).map_err(|cause| {
             let what = format!("cannot write {}", path.display());
             failure(what, cause, "choose a place that you may write to")
@@ -469,13 +470,24 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
         if !EXPERIMENTS.iter().any(|experiment| fits(name, experiment)) {
             let what = format!("cannot repeat \"{name}\"");
             let advice = "`presagio repro --list` names those that can be repeated";
-            let missing = MISSING.iter().find(|it| it.name == name);
+            let missing = MISSING.iter().find(|it| stands_for(it.name, name));
             let cause = missing.map_or("there is no such experiment", |it| it.why);
             return Err(failure(what, cause, advice));
         }
     }
     let wanted = |e: &&Experiment| names.iter().any(|name| fits(name, e));
     Ok(EXPERIMENTS.iter().filter(wanted).collect())
+}
+
+/// Whether an entry of the list is that of this name: "003-fig7, 8" is that of 003-fig8 too.
+fn stands_for(entry: &str, name: &str) -> bool {
+    let mut parts = entry
+        .split(", ")
+        .map(|part| part.split(" to ").next().unwrap_or(part));
+    let first = parts.next().unwrap_or_default();
+    let stem = first.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
+    let is_other = |part: &str| name.strip_prefix(stem) == Some(part);
+    first == name || entry == name || parts.any(is_other)
 }
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
@@ -562,6 +574,9 @@ mod tests {
         assert!(unknown.contains("--list"), "{unknown}");
         let missing = error("001-fig8");
         assert!(missing.contains("takes a cluster"), "{missing}");
+        let several = error("003-fig8");
+        assert_eq!(several.replace("fig8", "fig7"), error("003-fig7"));
+        assert!(!several.contains("no such experiment"), "{several}");
     }
 
     #[test]
