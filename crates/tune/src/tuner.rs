@@ -307,8 +307,15 @@ impl Tuner {
         self.know(context, None);
         let (place, reason) = self.pick(context);
         let known = &self.contexts[context];
+        let preferred = known.order.first().map(|at| usize::from(*at));
+        // What happened to be in force was judged at most.
+        let is_first = match known.bandit.steps() {
+            0 => true,
+            1 => preferred == Some(place),
+            _ => false,
+        };
         let why = match reason {
-            Reason::Untried if known.bandit.steps() == 0 => known.first,
+            Reason::Untried if is_first => known.first,
             Reason::Untried => Why::Untried,
             Reason::Best => Why::Best,
             Reason::Explored => Why::Explored,
