@@ -138,8 +138,9 @@ impl File {
 
     /// A load was carried out.
     pub fn loaded(&mut self, done: &LoadDone) {
-        let already = done.already.min(done.range.len());
-        self.ledger.loaded(done.range, already);
+        let already = done.already.map(|already| already.min(done.range.len()));
+        self.ledger.loaded(done.range, already, done.there);
+        let already = already.unwrap_or(0);
         self.marks.found(done.range, already);
         self.mind_already(done.range.len(), already);
         self.mind_in_vain(done.there == 0);

@@ -55,7 +55,7 @@ struct Piece {
     method: Method,
     /// Which request it belongs to.
     number: u64,
-    /// Whether all of it that was loaded was not in memory before, if something was.
+    /// Whether all of it that was loaded is known not to have been in memory before, if a load was reported.
     fresh: Option<bool>,
 }
 
@@ -100,11 +100,12 @@ impl Ledger {
         }
     }
 
-    /// A range was loaded, of which so many bytes turned out to be in memory already: nothing was spent for them.
-    pub fn loaded(&mut self, range: Range, already: u64) {
-        self.credit = (self.credit + already).min(CREDIT_MAX);
+    /// A range was loaded, of which so many bytes turned out to be in memory already, if that is known: nothing was spent for
+    /// them. And so many are there now: none if nothing was done, and then whatever comes to be there is not ours.
+    pub fn loaded(&mut self, range: Range, already: Option<u64>, there: u64) {
+        self.credit = (self.credit + already.unwrap_or(0)).min(CREDIT_MAX);
         for (start, piece) in self.overlapping(range) {
-            let fresh = Some(already == 0 && piece.fresh != Some(false));
+            let fresh = Some(already == Some(0) && there > 0 && piece.fresh != Some(false));
             self.unread.insert(start, Piece { fresh, ..piece });
         }
     }
@@ -292,16 +293,25 @@ mod tests {
     fn what_was_loaded_and_expired_can_be_given_back_unless_somebody_had_or_wants_it() {
         let mut ledger = Ledger::default();
         let block = |number: u64| Range::at(number * STAKE, STAKE);
-        for number in 0..4 {
+        let reports = [
+            Some((Some(0), STAKE)),
+            Some((Some(0), STAKE)),
+            Some((Some(4096), STAKE)), // something was there
+            Some((None, STAKE)),       // nobody may look
+            Some((Some(0), 0)),        // nothing was done
+            None,                      // nobody knows
+        ];
+        for (number, report) in (0..).zip(reports) {
             ask(&mut ledger, block(number));
-            // The last is never reported, and of the one before something was there.
-            if number < 3 {
-                ledger.loaded(block(number), if number == 2 { 4096 } else { 0 });
+            if let Some((already, there)) = report {
+                ledger.loaded(block(number), already, there);
             }
         }
+        // A second load does not make one's own what the first may have found.
+        ledger.loaded(block(3), Some(0), STAKE);
         ledger.read(Range::at(STAKE, 4096));
         // So much is asked for after these that they expire.
-        for number in 4..4 + KEPT_MAX / STAKE {
+        for number in 6..6 + KEPT_MAX / STAKE {
             ask(&mut ledger, block(number));
             ledger.read(Range::at(number * STAKE, STAKE / 2));
         }

@@ -738,7 +738,7 @@ mod tests {
                         reason,
                         started: Nanos::from_micros(now + 5600),
                         ended: Nanos::from_micros(now + 5700),
-                        already: 0,
+                        already: Some(0),
                         there: if is_kept { range.len() } else { 0 },
                     });
                 }
@@ -795,7 +795,7 @@ mod tests {
                     reason,
                     started: Nanos::from_micros(now + 5600),
                     ended: Nanos::from_micros(now + 5700),
-                    already: 0,
+                    already: Some(0),
                     there: range.len(),
                 });
             }
@@ -930,7 +930,7 @@ mod tests {
                     }]),
                     Call::Loaded(f, s, l, t) => strategy.loaded(&LoadDone {
                         file: FileNumber(f), range: Range::at(s, l), reason: Reason::Exact,
-                        started: Nanos(t), ended: Nanos::from_micros(now), already: t, there: l,
+                        started: Nanos(t), ended: Nanos::from_micros(now), already: Some(t), there: l,
                     }),
                     Call::Plan => strategy.plan(Nanos::from_micros(now), &mut hints),
                 }
