@@ -146,6 +146,15 @@ impl Ledger {
         found
     }
 
+    /// The program wrote a range: what is in memory there is its own now, and letting it go would write it to the device early.
+    pub fn wrote(&mut self, range: Range) {
+        self.expired.retain(|(expired, _)| !expired.overlaps(range));
+        for (start, piece) in self.overlapping(range) {
+            let fresh = Some(false);
+            self.unread.insert(start, Piece { fresh, ..piece });
+        }
+    }
+
     /// Nothing more will be read: what is left is wasted.
     pub fn close(&mut self) {
         self.wasted += self.unread_bytes;
@@ -322,6 +331,30 @@ mod tests {
         );
         ledger.read(Range::at(100, 1));
         assert!(ledger.take_expired().eq([(rest, Method::Sieving)]));
+        assert!(ledger.take_expired().eq([]));
+    }
+
+    #[test]
+    fn what_was_written_since_is_not_given_back_whenever_it_expires() {
+        let mut ledger = Ledger::default();
+        let block = |number: u64| Range::at(number * STAKE, STAKE);
+        for number in 0..3 {
+            ask(&mut ledger, block(number));
+            if number < 2 {
+                ledger.loaded(block(number), Some(0), STAKE);
+            }
+        }
+        ledger.wrote(Range::at(STAKE + 5, 1)); // waiting to be read
+        ledger.wrote(block(2)); // and before its load is over
+        ledger.loaded(block(2), Some(0), STAKE);
+        for number in 3..3 + KEPT_MAX / STAKE {
+            ask(&mut ledger, block(number));
+            ledger.read(Range::at(number * STAKE, STAKE / 2));
+        }
+        assert_eq!(ledger.expired, [(block(0), Method::Sieving)]);
+        ledger.wrote(Range::at(STAKE, 100));
+        assert_eq!(ledger.expired.len(), 1, "the next to it");
+        ledger.wrote(Range::at(STAKE - 1, 1));
         assert!(ledger.take_expired().eq([]));
     }
 
