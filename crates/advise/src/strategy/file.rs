@@ -191,13 +191,14 @@ impl File {
             return;
         }
         let (fit, think_ns) = (speed.fit(), reader.window.think_ns());
+        let read_len = reader.window.read_len();
         let estimates = self.estimates(access, fit);
         let changed = self.governor.decide(think_ns, estimates);
         if !self.governor.is_trial() {
             self.chosen = self.governor.method();
             self.why = told::why(self.chosen, reader, fit, &self.governor, estimates);
         }
-        self.mind_gap(fit);
+        self.mind_gap(self.gap(fit, read_len));
         if changed {
             self.restart();
         }
@@ -231,8 +232,8 @@ impl File {
     }
 
     /// Exact loads that are joined quite differently from when they were measured deserve a new judgement.
-    fn mind_gap(&mut self, fit: Option<Fit>) {
-        let (gap, before) = (self.gap(fit), self.gap_measured);
+    fn mind_gap(&mut self, gap: u64) {
+        let before = self.gap_measured;
         if self.governor.method() == Method::Exact {
             self.gap_measured = gap;
         } else if gap > 2 * before || 2 * gap < before {
@@ -273,7 +274,8 @@ impl File {
             return None;
         }
         let count = coming.len().max(1);
-        let loads = exact::merge(coming, self.gap(Some(fit)), self.load_max());
+        let gap = self.gap(Some(fit), reader.window.read_len());
+        let loads = exact::merge(coming, gap, self.load_max());
         let device_ns = exact::time(&loads, &overlapped(fit), self.operation_max()) / count as f64;
         let wait_ns = (device_ns - reader.window.think_ns()).max(0.0);
         // Who asks for the same blocks as sieving waits no longer than was measured of that, whatever is thought of the device.

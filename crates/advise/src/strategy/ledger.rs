@@ -18,7 +18,7 @@ pub const AHEAD_MAX: u64 = 16 << 20;
 const STAKE: u64 = 2 << 20;
 const STAKE_FIRST_AT: u64 = 64 << 20;
 /// A byte that was read pays for so many: at a density below one in four, sieving loads more than it is worth.
-const WORTH: u64 = 4;
+pub const WORTH: u64 = 4;
 /// When so much was asked for after it, what is not read yet is called wasted. Twice [`AHEAD_MAX`], so that what lies
 /// ahead of the reader never is; the other half is for reads that come back (§IV-B).
 const KEPT_MAX: u64 = 2 * AHEAD_MAX;

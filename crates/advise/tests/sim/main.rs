@@ -212,6 +212,19 @@ fn irregular_offsets_that_repeat_in_many_files_are_exact_in_the_second_run() {
 }
 
 #[test]
+fn a_sparse_recording_is_followed_to_its_end() {
+    // Gaps that nobody knows to be worth it would use up the credit of what is loaded.
+    for disk in [FAST, FUSE, LOOP] {
+        let program = programs::strided(64 * KIB, 4 * KIB, 8000, 100);
+        let runs = Runs::of(disk, &program);
+        let read: u64 = program.reads.iter().map(|(_, range)| range.len()).sum();
+        let told = format!("{}: {:?} {:?}", disk.name, runs.ratios(), runs.accounts[1]);
+        assert!(runs.accounts[1].useful > read / 10 * 9, "{told}");
+        assert!(runs.ratios()[1] <= 0.65, "{told}");
+    }
+}
+
+#[test]
 fn a_second_pass_in_one_run_follows_the_first() {
     let irregular = || programs::random(512 * MIB, 64 * KIB, 1000, 100);
     let once = Runs::of(LOOP, &irregular()).ratios()[0];
