@@ -57,8 +57,8 @@ pub(super) struct File {
     already: Already,
     /// Loads in a row after which nothing was in memory.
     in_vain: u32,
-    /// The gap up to which exact loads were joined when they were last measured.
-    gap_measured: u64,
+    /// The gap up to which exact loads were joined when they were last measured; at first, that which comes nearest to it.
+    gap_measured: Option<u64>,
 }
 
 /// How much of the last loads was in memory before.
@@ -86,7 +86,7 @@ impl File {
             marks: Marks::default(),
             already: Already::default(),
             in_vain: 0,
-            gap_measured: 0,
+            gap_measured: None,
         }
     }
 
@@ -233,11 +233,14 @@ impl File {
 
     /// Exact loads that are joined quite differently from when they were measured deserve a new judgement.
     fn mind_gap(&mut self, gap: u64) {
-        let before = self.gap_measured;
+        if !self.advises {
+            return; // what an earlier run has measured is for the next one
+        }
+        let before = *self.gap_measured.get_or_insert(gap);
         if self.governor.method() == Method::Exact {
-            self.gap_measured = gap;
+            self.gap_measured = Some(gap);
         } else if gap > 2 * before || 2 * gap < before {
-            self.gap_measured = gap;
+            self.gap_measured = Some(gap);
             self.governor.forget(Method::Exact);
         }
     }

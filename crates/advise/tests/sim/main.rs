@@ -410,6 +410,24 @@ fn who_may_do_nothing_teaches_the_next_run_all_the_same() {
 }
 
 #[test]
+fn what_exact_loads_were_measured_to_do_is_kept_by_a_run_that_may_do_nothing() {
+    let program = programs::strided(64 * KIB, 4 * KIB, 4000, 100);
+    let mut tapes = Tapes::default();
+    // The last one measures nothing of it, and tells what it knows.
+    for (advises, knows) in [(true, false), (true, true), (false, true), (false, true)] {
+        let options = Options {
+            advises,
+            ..Options::default()
+        };
+        let mut strategy = Adaptive::new(options, tapes);
+        run(LOOP, &program, Some(&mut strategy));
+        let (_, told) = strategy.explain().pop().unwrap();
+        assert_eq!(told.contains(" ms with exact loads"), knows, "{told}");
+        tapes = Tapes::load(&strategy.save()).unwrap();
+    }
+}
+
+#[test]
 fn what_a_recording_told_is_counted() {
     let program = root(64, 42);
     let [first, second] = Runs::of(LOOP, &program).followed;
