@@ -143,8 +143,8 @@ pub struct LoadDone {
     pub started: Nanos,
     /// When it returned.
     pub ended: Nanos,
-    /// Bytes that were in memory before.
-    pub already: u64,
+    /// Bytes that were in memory before, if that is known.
+    pub already: Option<u64>,
     /// Bytes that are in memory now or on their way, as far as that can be known, in whole pages.
     pub there: u64,
 }

@@ -15,17 +15,30 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Reads what of whole pages is not in memory. Returns the bytes that are there then, and those that were read.
-pub(super) fn read(target: &Target, pages: Range) -> io::Result<(u64, u64)> {
+/// What came of reading, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    /// What is there now.
+    pub there: u64,
+    /// What was read for that.
+    pub forced: u64,
+    /// What was there before, if we may look.
+    pub already: Option<u64>,
+}
+
+/// Reads what of whole pages is not in memory.
+pub(super) fn read(target: &Target, pages: Range) -> io::Result<Read> {
     let method = Method::of(target.device.storage);
     let page = rustix::param::page_size() as u64;
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(PIECE as usize, 0);
-        let (mut there, mut forced) = (0, 0);
+        let (mut there, mut forced, mut already) = (0, 0, Some(0));
         let mut start = pages.start();
         while start < pages.end() {
             let piece = Range::at(start, PIECE.min(pages.end() - start));
-            if resident(&target.file, piece, method).is_ok_and(|bytes| bytes == piece.len()) {
+            let before = resident(&target.file, piece, method).ok();
+            already = already.zip(before).map(|(sum, bytes)| sum + bytes);
+            if before == Some(piece.len()) {
                 there += piece.len();
             } else {
                 let read = read_piece(target, piece, scratch)?;
@@ -37,7 +50,11 @@ pub(super) fn read(target: &Target, pages: Range) -> io::Result<(u64, u64)> {
             }
             start = piece.end();
         }
-        Ok((there, forced))
+        Ok(Read {
+            there,
+            forced,
+            already,
+        })
     })
 }
 
@@ -73,7 +90,14 @@ mod tests {
             let first = read(&target, all).unwrap();
             let there = residency(&target.file, all).unwrap();
             let again = read(&target, all).unwrap();
-            first == (all.len(), (5 << 20) + 100) && there == all.len() && again == (all.len(), 0)
+            let wanted = |forced, already| Read {
+                there: all.len(),
+                forced,
+                already: Some(already),
+            };
+            there == all.len()
+                && first == wanted((5 << 20) + 100, 0)
+                && again == wanted(0, all.len())
         }));
     }
 }

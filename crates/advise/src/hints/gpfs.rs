@@ -288,7 +288,8 @@ impl Gpfs {
         let loaded = Loaded {
             asked: range.len(),
             there: range.len() - bytes(left),
-            already,
+            // What of the rest others have had loaded, GPFS does not tell.
+            already: (already > 0).then_some(already),
         };
         let size = holder.block_size;
         (loaded, left.iter().map(|piece| piece.range(size)).collect())
@@ -360,7 +361,8 @@ impl HintBackend for Gpfs {
         for range in refused {
             let forced = file.force(range, &self.counts);
             loaded.there += forced.there;
-            loaded.already += forced.already;
+            let both = loaded.already.zip(forced.already);
+            loaded.already = both.map(|(taken, there)| taken + there);
         }
         self.counts.add(loaded)
     }

@@ -87,8 +87,8 @@ pub struct Loaded {
     /// them where the file's pages are not kept at all. If some are not there, forget their blocks, so that they are asked
     /// for again when wanted.
     pub there: u64,
-    /// How many of them were there before: these cost nothing, and gained nothing.
-    pub already: u64,
+    /// How many of them were there before, if that is known: these cost nothing, and gained nothing.
+    pub already: Option<u64>,
 }
 
 /// A file that hints are given for.
@@ -157,9 +157,12 @@ impl Target {
         if read.is_err() {
             counts.errors.fetch_add(1, Relaxed);
         }
-        let (there, forced) = read.unwrap_or_default();
+        let forced::Read {
+            there,
+            forced,
+            already,
+        } = read.unwrap_or_default();
         counts.forced.fetch_add(forced, Relaxed);
-        let already = there.saturating_sub(forced);
         let there = match forced {
             0 => there,
             _ => self.kept(pages, there),
@@ -167,7 +170,7 @@ impl Target {
         Loaded {
             asked,
             there,
-            already: already.min(there),
+            already: already.map(|already| already.min(there)),
         }
     }
 
@@ -344,7 +347,8 @@ impl Counts {
     fn add(&self, loaded: Loaded) -> Loaded {
         self.hints.fetch_add(1, Relaxed);
         self.asked.fetch_add(loaded.asked, Relaxed);
-        self.already.fetch_add(loaded.already, Relaxed);
+        let already = loaded.already.unwrap_or(0);
+        self.already.fetch_add(already, Relaxed);
         self.resident.fetch_add(loaded.there, Relaxed);
         loaded
     }

@@ -32,16 +32,15 @@ impl HintBackend for Posix {
             return Loaded {
                 asked,
                 there: asked,
-                already: asked,
+                already: Some(asked),
             };
         }
         // A look costs a third of a hint that finds everything there. If we may not, all may be missing.
         let method = Method::of(file.device.storage);
-        let already = residency::resident(&file.file, pages, method).unwrap_or(0);
-        let there = if already < asked {
-            self.load(file, pages, method)
-        } else {
-            asked
+        let already = residency::resident(&file.file, pages, method).ok();
+        let there = match already {
+            Some(already) if already >= asked => asked,
+            _ => self.load(file, pages, method),
         };
         self.counts.add(Loaded {
             asked,
@@ -201,7 +200,7 @@ mod tests {
             let loaded = posix.will_need(&target, Range::at(i << 20, 1 << 20));
             assert_eq!(
                 (loaded.asked, loaded.there, loaded.already),
-                (1 << 20, 0, 0)
+                (1 << 20, 0, Some(0))
             );
         }
         let done = posix.counts().done();
@@ -263,13 +262,13 @@ mod tests {
                 == Loaded {
                     asked,
                     there: asked,
-                    already: 0,
+                    already: Some(0),
                 }
                 && again
                     == Loaded {
                         asked,
                         there: asked,
-                        already: asked,
+                        already: Some(asked),
                     }
                 && posix.counts().done().calls == calls
         }));

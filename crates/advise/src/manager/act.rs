@@ -60,9 +60,10 @@ impl Manager {
     }
 
     fn loaded(&mut self, done: &LoadDone) {
-        let fresh = done.there.saturating_sub(done.already);
+        let already = done.already.unwrap_or(0);
+        let fresh = done.there.saturating_sub(already);
         let loads = self.loads.entry(done.reason).or_default();
-        loads.already += done.already;
+        loads.already += already;
         loads.loaded += fresh;
         if let Some(file) = self.files.get_mut(done.file) {
             file.gain.load(done.range, fresh);

@@ -292,7 +292,7 @@ mod tests {
             reason: Reason::Configured,
             started: Nanos(3),
             ended: Nanos(4),
-            already: 0,
+            already: Some(0),
             there,
         }
     }

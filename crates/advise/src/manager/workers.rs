@@ -342,7 +342,7 @@ impl Workers {
             reason,
             started: now,
             ended: now,
-            already: 0,
+            already: None,
             there: 0,
         })
     }
@@ -533,6 +533,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_says_nothing_of_what_was_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, at) = file(dir.path());
+        let mut workers = Workers::start(Nanos(0));
+        let work = Work::Load(FileNumber(1), Range::at(0, 4096), Reason::Exact, at);
+        let refused = workers.refuse(&work).unwrap();
+        assert_eq!((refused.already, refused.there), (None, 0));
+    }
+
+    #[test]
     fn a_name_that_leads_elsewhere_by_now_loads_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let (path, at) = file(dir.path());
@@ -541,7 +551,10 @@ mod tests {
         let mut workers = Workers::start(Nanos(0));
         let work = Work::Load(FileNumber(1), Range::at(0, 8192), Reason::Exact, at);
         workers.submit(work).unwrap();
-        assert!(matches!(wait(&workers), Done::Loaded(done) if done.there == 0));
+        let Done::Loaded(done) = wait(&workers) else {
+            panic!("not a load");
+        };
+        assert_eq!((done.already, done.there), (None, 0));
     }
 
     #[test]

@@ -57,8 +57,8 @@ pub(super) struct File {
     already: Already,
     /// Loads in a row after which nothing was in memory.
     in_vain: u32,
-    /// The gap up to which exact loads were joined when they were last measured.
-    gap_measured: u64,
+    /// The gap up to which exact loads were joined when they were last measured; at first, that which comes nearest to it.
+    gap_measured: Option<u64>,
 }
 
 /// How much of the last loads was in memory before.
@@ -86,7 +86,7 @@ impl File {
             marks: Marks::default(),
             already: Already::default(),
             in_vain: 0,
-            gap_measured: 0,
+            gap_measured: None,
         }
     }
 
@@ -138,8 +138,9 @@ impl File {
 
     /// A load was carried out.
     pub fn loaded(&mut self, done: &LoadDone) {
-        let already = done.already.min(done.range.len());
-        self.ledger.loaded(done.range, already);
+        let already = done.already.map(|already| already.min(done.range.len()));
+        self.ledger.loaded(done.range, already, done.there);
+        let already = already.unwrap_or(0);
         self.marks.found(done.range, already);
         self.mind_already(done.range.len(), already);
         self.mind_in_vain(done.there == 0);
@@ -190,13 +191,14 @@ impl File {
             return;
         }
         let (fit, think_ns) = (speed.fit(), reader.window.think_ns());
+        let read_len = reader.window.read_len();
         let estimates = self.estimates(access, fit);
         let changed = self.governor.decide(think_ns, estimates);
         if !self.governor.is_trial() {
             self.chosen = self.governor.method();
             self.why = told::why(self.chosen, reader, fit, &self.governor, estimates);
         }
-        self.mind_gap(fit);
+        self.mind_gap(self.gap(fit, read_len));
         if changed {
             self.restart();
         }
@@ -230,12 +232,15 @@ impl File {
     }
 
     /// Exact loads that are joined quite differently from when they were measured deserve a new judgement.
-    fn mind_gap(&mut self, fit: Option<Fit>) {
-        let (gap, before) = (self.gap(fit), self.gap_measured);
+    fn mind_gap(&mut self, gap: u64) {
+        if !self.advises {
+            return; // what an earlier run has measured is for the next one
+        }
+        let before = *self.gap_measured.get_or_insert(gap);
         if self.governor.method() == Method::Exact {
-            self.gap_measured = gap;
+            self.gap_measured = Some(gap);
         } else if gap > 2 * before || 2 * gap < before {
-            self.gap_measured = gap;
+            self.gap_measured = Some(gap);
             self.governor.forget(Method::Exact);
         }
     }
@@ -272,7 +277,8 @@ impl File {
             return None;
         }
         let count = coming.len().max(1);
-        let loads = exact::merge(coming, self.gap(Some(fit)), self.load_max());
+        let gap = self.gap(Some(fit), reader.window.read_len());
+        let loads = exact::merge(coming, gap, self.load_max());
         let device_ns = exact::time(&loads, &overlapped(fit), self.operation_max()) / count as f64;
         let wait_ns = (device_ns - reader.window.think_ns()).max(0.0);
         // Who asks for the same blocks as sieving waits no longer than was measured of that, whatever is thought of the device.

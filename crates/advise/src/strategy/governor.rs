@@ -249,7 +249,12 @@ impl Governor {
             self.settled.add(wait_ns);
             return;
         }
-        self.tallies[found.unwrap_or(self.method) as usize].add(wait_ns);
+        let method = found.unwrap_or(self.method);
+        // What is left of a method that was put off is no judgement of it, nor of the one that took its place.
+        let is_left_over = method != self.method && self.stalls()[method as usize].is_some();
+        if !is_left_over {
+            self.tallies[method as usize].add(wait_ns);
+        }
     }
 
     /// Whether an epoch is over, and a decision due.
@@ -352,7 +357,8 @@ impl Governor {
     /// The method in force was stalled: it is tried again much later, and what was measured to be best until then takes its place.
     fn put_off(&mut self, estimates: &Costs) {
         let method = self.method;
-        self.stalls[method as usize] = Some(self.tallies[method as usize].longest_ns);
+        let tally = std::mem::take(&mut self.tallies[method as usize]);
+        self.stalls[method as usize] = Some(tally.longest_ns);
         self.lose(method, false);
         self.trial = false;
         let possible = |m: &Method| *m == Method::Nothing || estimates[*m as usize].is_some();
@@ -392,7 +398,10 @@ impl Governor {
             let measured = self.costs[m as usize];
             let cost = match m {
                 Method::Nothing => measured,
-                _ => estimates[m as usize].map(|ns| measured.unwrap_or(DOUBT * ns)),
+                // Whatever is promised of one that is put off.
+                _ => estimates[m as usize]
+                    .filter(|_| self.cost_or_hope(m).is_some())
+                    .map(|ns| measured.unwrap_or(DOUBT * ns)),
             };
             cost.map(|cost| cost + think_ns)
         };
@@ -599,10 +608,13 @@ mod tests {
         // It was not measured, and nobody hopes for anything.
         assert_eq!(governor.costs()[Method::Sieving as usize], None);
         assert_eq!(governor.cost_or_hope(Method::Sieving), None);
-        // The device promises a gain: once more, and a stall is one of many waits now.
-        let again = SETTLING + EPOCH_MAX + SETTLING + 4;
-        let had = reads(&mut governor, again, SIEVING, fast);
-        assert!(had[3] > 4, "{had:?}");
+        // Whatever the device promises, it is tried once more much later, and a stall is one of many waits then.
+        let had = reads(&mut governor, RETRY as u32 - 1, SIEVING, fast);
+        assert_eq!(had[3], 0);
+        while governor.method() == Method::Nothing {
+            reads(&mut governor, 1, SIEVING, fast);
+        }
+        reads(&mut governor, SETTLING + 4, SIEVING, fast);
         assert_eq!(governor.method(), Method::Sieving);
         assert!(!stall(&mut governor));
     }
@@ -641,6 +653,21 @@ mod tests {
         assert!(rarely.contains(&until), "{until}");
         reads(&mut heir, 2 * EPOCH_MAX, ALL, [1e6, 2e5, 0.0, 0.0]);
         assert_eq!(heir.stalls(), Costs::default(), "it was measured");
+    }
+
+    #[test]
+    fn what_was_loaded_before_it_was_put_off_is_no_judgement() {
+        let mut governor = stalled([Some(1e6), None, None, None], SIEVING);
+        // Its blocks are read for a long time yet, and the device is known well.
+        for _ in 0..RETRY / 2 {
+            governor.read(Some(Method::Sieving), 0.0);
+            governor.read(None, 1e6);
+            governor.decide(THINK, SIEVING);
+            assert_eq!(governor.method(), Method::Nothing);
+        }
+        assert_eq!(governor.costs()[Method::Sieving as usize], None);
+        let had = reads(&mut governor, 2 * EPOCH_MAX, SIEVING, [1e6, 0.0, 0.0, 0.0]);
+        assert!(had[3] > EPOCH, "{had:?}");
     }
 
     #[test]

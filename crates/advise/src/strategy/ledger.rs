@@ -18,7 +18,7 @@ pub const AHEAD_MAX: u64 = 16 << 20;
 const STAKE: u64 = 2 << 20;
 const STAKE_FIRST_AT: u64 = 64 << 20;
 /// A byte that was read pays for so many: at a density below one in four, sieving loads more than it is worth.
-const WORTH: u64 = 4;
+pub const WORTH: u64 = 4;
 /// When so much was asked for after it, what is not read yet is called wasted. Twice [`AHEAD_MAX`], so that what lies
 /// ahead of the reader never is; the other half is for reads that come back (§IV-B).
 const KEPT_MAX: u64 = 2 * AHEAD_MAX;
@@ -55,7 +55,7 @@ struct Piece {
     method: Method,
     /// Which request it belongs to.
     number: u64,
-    /// Whether all of it that was loaded was not in memory before, if something was.
+    /// Whether all of it that was loaded is known not to have been in memory before, if a load was reported.
     fresh: Option<bool>,
 }
 
@@ -100,11 +100,12 @@ impl Ledger {
         }
     }
 
-    /// A range was loaded, of which so many bytes turned out to be in memory already: nothing was spent for them.
-    pub fn loaded(&mut self, range: Range, already: u64) {
-        self.credit = (self.credit + already).min(CREDIT_MAX);
+    /// A range was loaded, of which so many bytes turned out to be in memory already, if that is known: nothing was spent for
+    /// them. And so many are there now: none if nothing was done, and then whatever comes to be there is not ours.
+    pub fn loaded(&mut self, range: Range, already: Option<u64>, there: u64) {
+        self.credit = (self.credit + already.unwrap_or(0)).min(CREDIT_MAX);
         for (start, piece) in self.overlapping(range) {
-            let fresh = Some(already == 0 && piece.fresh != Some(false));
+            let fresh = Some(already == Some(0) && there > 0 && piece.fresh != Some(false));
             self.unread.insert(start, Piece { fresh, ..piece });
         }
     }
@@ -143,6 +144,15 @@ impl Ledger {
         self.useful += found.bytes;
         self.credit = (self.credit + WORTH * found.bytes).min(CREDIT_MAX);
         found
+    }
+
+    /// The program wrote a range: what is in memory there is its own now, and letting it go would write it to the device early.
+    pub fn wrote(&mut self, range: Range) {
+        self.expired.retain(|(expired, _)| !expired.overlaps(range));
+        for (start, piece) in self.overlapping(range) {
+            let fresh = Some(false);
+            self.unread.insert(start, Piece { fresh, ..piece });
+        }
     }
 
     /// Nothing more will be read: what is left is wasted.
@@ -292,16 +302,25 @@ mod tests {
     fn what_was_loaded_and_expired_can_be_given_back_unless_somebody_had_or_wants_it() {
         let mut ledger = Ledger::default();
         let block = |number: u64| Range::at(number * STAKE, STAKE);
-        for number in 0..4 {
+        let reports = [
+            Some((Some(0), STAKE)),
+            Some((Some(0), STAKE)),
+            Some((Some(4096), STAKE)), // something was there
+            Some((None, STAKE)),       // nobody may look
+            Some((Some(0), 0)),        // nothing was done
+            None,                      // nobody knows
+        ];
+        for (number, report) in (0..).zip(reports) {
             ask(&mut ledger, block(number));
-            // The last is never reported, and of the one before something was there.
-            if number < 3 {
-                ledger.loaded(block(number), if number == 2 { 4096 } else { 0 });
+            if let Some((already, there)) = report {
+                ledger.loaded(block(number), already, there);
             }
         }
+        // A second load does not make one's own what the first may have found.
+        ledger.loaded(block(3), Some(0), STAKE);
         ledger.read(Range::at(STAKE, 4096));
         // So much is asked for after these that they expire.
-        for number in 4..4 + KEPT_MAX / STAKE {
+        for number in 6..6 + KEPT_MAX / STAKE {
             ask(&mut ledger, block(number));
             ledger.read(Range::at(number * STAKE, STAKE / 2));
         }
@@ -312,6 +331,30 @@ mod tests {
         );
         ledger.read(Range::at(100, 1));
         assert!(ledger.take_expired().eq([(rest, Method::Sieving)]));
+        assert!(ledger.take_expired().eq([]));
+    }
+
+    #[test]
+    fn what_was_written_since_is_not_given_back_whenever_it_expires() {
+        let mut ledger = Ledger::default();
+        let block = |number: u64| Range::at(number * STAKE, STAKE);
+        for number in 0..3 {
+            ask(&mut ledger, block(number));
+            if number < 2 {
+                ledger.loaded(block(number), Some(0), STAKE);
+            }
+        }
+        ledger.wrote(Range::at(STAKE + 5, 1)); // waiting to be read
+        ledger.wrote(block(2)); // and before its load is over
+        ledger.loaded(block(2), Some(0), STAKE);
+        for number in 3..3 + KEPT_MAX / STAKE {
+            ask(&mut ledger, block(number));
+            ledger.read(Range::at(number * STAKE, STAKE / 2));
+        }
+        assert_eq!(ledger.expired, [(block(0), Method::Sieving)]);
+        ledger.wrote(Range::at(STAKE, 100));
+        assert_eq!(ledger.expired.len(), 1, "the next to it");
+        ledger.wrote(Range::at(STAKE - 1, 1));
         assert!(ledger.take_expired().eq([]));
     }
 

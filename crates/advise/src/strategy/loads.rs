@@ -3,7 +3,7 @@
 use super::exact::{self, LOAD_MAX};
 use super::file::File;
 use super::governor::Method;
-use super::ledger::AHEAD_MAX;
+use super::ledger::{AHEAD_MAX, WORTH};
 use super::reader::{READS_AHEAD_MAX, Reader};
 use super::sieve::Shape;
 use super::speed::{Fit, hit_ns};
@@ -85,19 +85,20 @@ impl File {
         let Some(reader) = self.readers.get(&process) else {
             return 0;
         };
-        let ahead = self.ahead(reader, turn.fit, reader.window.read_len());
-        let gap = self.gap(turn.fit);
+        let read_len = reader.window.read_len();
+        let ahead = self.ahead(reader, turn.fit, read_len);
+        let (gap, most) = (self.gap(turn.fit, read_len), self.load_max());
         let (next, first, tape) = (reader.cursor.next(), reader.first_to_ask(), reader.tape());
-        let mut bytes = joined_bytes(tape.from(next).take(first - next), gap);
+        let mut bytes = joined_bytes(tape.from(next).take(first - next).collect(), gap, most);
         let reads = READS_AHEAD_MAX - (first - next);
         if bytes > ahead / 2 || reads < READS_AHEAD_MAX / 2 {
             return 0;
         }
-        let coming = take_bytes(tape.from(first).take(reads), ahead - bytes, gap);
-        bytes += joined_bytes(coming.iter().copied(), gap);
+        let coming = take_bytes(tape.from(first).take(reads), ahead - bytes, gap, most);
+        bytes += joined_bytes(coming.clone(), gap, most);
         let planned = first + coming.len();
         let ended = planned >= tape.len() && reader.source.is_some();
-        self.ask_all(coming, turn);
+        self.ask_all(coming, gap, turn);
         if let Some(reader) = self.readers.get_mut(&process) {
             reader.planned = planned;
         }
@@ -110,14 +111,17 @@ impl File {
 
     /// Asks for the first reads of a tape, up to so many bytes, before anyone has opened the file.
     pub fn plan_before(&mut self, tape: &Tape, bytes: u64, turn: &mut Turn) {
-        let gap = self.gap(turn.fit);
-        let done = joined_bytes(tape.from(0).take(self.planned_before), gap);
+        let first: Vec<Range> = tape.from(0).take(READS_AHEAD_MAX).collect();
+        let read_bytes: u64 = first.iter().map(|range| range.len()).sum();
+        let read_len = read_bytes as f64 / first.len().max(1) as f64;
+        let (gap, most) = (self.gap(turn.fit, read_len), self.load_max());
+        let done = joined_bytes(tape.from(0).take(self.planned_before).collect(), gap, most);
         if 2 * done > bytes {
             return;
         }
-        let coming = take_bytes(tape.from(self.planned_before), bytes - done, gap);
+        let coming = take_bytes(tape.from(self.planned_before), bytes - done, gap, most);
         self.planned_before += coming.len();
-        self.ask_all(coming, turn);
+        self.ask_all(coming, gap, turn);
     }
 
     /// Asks for what a model expects.
@@ -125,14 +129,16 @@ impl File {
         let Some(reader) = self.readers.get(&process) else {
             return;
         };
-        let ahead = self.ahead(reader, turn.fit, reader.window.read_len());
+        let read_len = reader.window.read_len();
+        let ahead = self.ahead(reader, turn.fit, read_len);
+        let gap = self.gap(turn.fit, read_len);
         let coming = reader.coming(turn.now).into_iter();
-        let coming = take_bytes(coming, ahead, self.gap(turn.fit));
-        self.ask_all(coming, turn);
+        let coming = take_bytes(coming, ahead, gap, self.load_max());
+        self.ask_all(coming, gap, turn);
     }
 
-    fn ask_all(&mut self, coming: Vec<Range>, turn: &mut Turn) {
-        for range in exact::merge(coming, self.gap(turn.fit), self.load_max()) {
+    fn ask_all(&mut self, coming: Vec<Range>, gap: u64, turn: &mut Turn) {
+        for range in exact::merge(coming, gap, self.load_max()) {
             self.ask(range, Method::Exact, turn);
         }
     }
@@ -163,13 +169,14 @@ impl File {
     }
 
     /// Gaps up to this are read: by what the device can do, and where that is not known or sieving was measured to gain, at least
-    /// those that the kernel would read, too.
-    pub fn gap(&self, fit: Option<Fit>) -> u64 {
+    /// those that the kernel would read, too, as far as reads of this length pay for them in the ledger: else its credit would
+    /// soon be used up, and most of what is known to come never asked for.
+    pub fn gap(&self, fit: Option<Fit>, read_len: f64) -> u64 {
         let gap = fit.map_or(0, |f| f.break_even(self.operation_max()));
         let is_known = fit.is_some_and(|f| f.apart);
         match is_known && !self.governor.gains(Method::Sieving) {
             true => gap,
-            false => gap.max(GAP_USUAL),
+            false => gap.max(GAP_USUAL.min((WORTH - 1) * read_len as u64)),
         }
     }
 
@@ -189,29 +196,69 @@ impl File {
     }
 }
 
-/// The bytes of ranges in the order of their reads, with the gaps that would be read.
-fn joined_bytes(ranges: impl Iterator<Item = Range>, gap: u64) -> u64 {
-    let mut end = None;
-    ranges
-        .map(|range| {
-            let before = end.replace(range.end());
-            let skipped = before.and_then(|b| range.start().checked_sub(b));
-            range.len() + skipped.filter(|s| *s <= gap).unwrap_or(0)
-        })
-        .sum()
+/// The bytes of the loads that these ranges come to, with the gaps that would be read.
+fn joined_bytes(ranges: Vec<Range>, gap: u64, load_max: u64) -> u64 {
+    let loads = exact::merge(ranges, gap, load_max);
+    loads.iter().map(|load| load.len()).sum()
 }
 
-/// The first ranges, until they reach so many bytes with the gaps that would be read.
-fn take_bytes(ranges: impl Iterator<Item = Range>, bytes: u64, gap: u64) -> Vec<Range> {
+/// The first ranges, as long as they come to no more than so many bytes with the gaps that would be read.
+fn take_bytes(
+    ranges: impl Iterator<Item = Range>,
+    bytes: u64,
+    gap: u64,
+    load_max: u64,
+) -> Vec<Range> {
     let mut taken: Vec<Range> = Vec::new();
     let mut sum = 0;
     for range in ranges.take(READS_AHEAD_MAX) {
-        let pair = taken.last().copied().into_iter().chain([range]);
-        sum += joined_bytes(pair, gap) - taken.last().map_or(0, |r| r.len());
+        let before = taken.last().map_or(range.start(), |last| last.end());
+        let skipped = range.start().checked_sub(before).filter(|s| *s <= gap);
+        sum += range.len() + skipped.unwrap_or(0);
         if sum > bytes && !taken.is_empty() {
             break;
         }
         taken.push(range);
     }
+    // Reads that come in another order than that of their offsets have their gaps between others than these.
+    while taken.len() > 1 && joined_bytes(taken.clone(), gap, load_max) > bytes {
+        taken.truncate(taken.len() / 2);
+    }
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GAP: u64 = 60 << 10;
+
+    #[test]
+    fn gaps_count_in_whatever_order_the_reads_come() {
+        let at = |i: u64| Range::at(i << 16, 4096);
+        let forward: Vec<Range> = (0..400).map(at).collect();
+        let backward = forward.iter().rev().copied();
+        let two = (0..200).flat_map(|i| [at(i), at(10_000 + i)]);
+        let bytes = 4 << 20;
+        for ranges in [forward.clone(), backward.collect(), two.collect()] {
+            let taken = take_bytes(ranges.into_iter(), bytes, GAP, LOAD_MAX);
+            let joined = joined_bytes(taken.clone(), GAP, LOAD_MAX);
+            assert!((bytes / 4..=bytes).contains(&joined), "{joined} {taken:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_taken_than_asked_for_but_one_at_least(
+            ranges in prop::collection::vec((0u64..1 << 24, 1u64..1 << 16), 1..64),
+            bytes in 0u64..1 << 22,
+        ) {
+            let ranges: Vec<Range> = ranges.into_iter().map(|(s, l)| Range::at(s, l)).collect();
+            let taken = take_bytes(ranges.iter().copied(), bytes, GAP, LOAD_MAX);
+            prop_assert!(!taken.is_empty() && ranges.starts_with(&taken));
+            let joined = joined_bytes(taken.clone(), GAP, LOAD_MAX);
+            prop_assert!(taken.len() == 1 || joined <= bytes);
+        }
+    }
 }

@@ -503,6 +503,7 @@ impl Strategy for Adaptive {
             return;
         };
         if access.write {
+            file.ledger.wrote(access.range);
             return self.written.wrote(access.file, access.range, access.time);
         }
         self.written.read(access.file, access.range);
@@ -738,7 +739,7 @@ mod tests {
                         reason,
                         started: Nanos::from_micros(now + 5600),
                         ended: Nanos::from_micros(now + 5700),
-                        already: 0,
+                        already: Some(0),
                         there: if is_kept { range.len() } else { 0 },
                     });
                 }
@@ -795,7 +796,7 @@ mod tests {
                     reason,
                     started: Nanos::from_micros(now + 5600),
                     ended: Nanos::from_micros(now + 5700),
-                    already: 0,
+                    already: Some(0),
                     there: range.len(),
                 });
             }
@@ -804,6 +805,11 @@ mod tests {
         strategy.memory(memory(MIB, false), now);
         strategy.plan(now, &mut hints);
         assert!(hints.is_empty(), "{hints:?}");
+        // What is written meanwhile is the program's.
+        let written = Range::at(500 << 19, 100 << 19);
+        let mut access = read(1, 0, written.start(), written.len(), 9_000_000, 5);
+        access.write = true;
+        strategy.accessed(&access);
         strategy.memory(memory(MIB, true), now);
         strategy.plan(now, &mut hints);
         assert!(hints.len() > 10, "{hints:?}");
@@ -814,6 +820,7 @@ mod tests {
             let loaded = loads.iter().any(|load| load.overlaps(*range));
             let was_read = (0..600).any(|i| Range::at(i << 19, 1 << 18).overlaps(*range));
             assert!(loaded && !was_read, "{hint:?}");
+            assert!(!written.overlaps(*range), "{hint:?}");
         }
     }
 
@@ -930,7 +937,7 @@ mod tests {
                     }]),
                     Call::Loaded(f, s, l, t) => strategy.loaded(&LoadDone {
                         file: FileNumber(f), range: Range::at(s, l), reason: Reason::Exact,
-                        started: Nanos(t), ended: Nanos::from_micros(now), already: t, there: l,
+                        started: Nanos(t), ended: Nanos::from_micros(now), already: Some(t), there: l,
                     }),
                     Call::Plan => strategy.plan(Nanos::from_micros(now), &mut hints),
                 }

@@ -212,6 +212,19 @@ fn irregular_offsets_that_repeat_in_many_files_are_exact_in_the_second_run() {
 }
 
 #[test]
+fn a_sparse_recording_is_followed_to_its_end() {
+    // Gaps that nobody knows to be worth it would use up the credit of what is loaded.
+    for disk in [FAST, FUSE, LOOP] {
+        let program = programs::strided(64 * KIB, 4 * KIB, 8000, 100);
+        let runs = Runs::of(disk, &program);
+        let read: u64 = program.reads.iter().map(|(_, range)| range.len()).sum();
+        let told = format!("{}: {:?} {:?}", disk.name, runs.ratios(), runs.accounts[1]);
+        assert!(runs.accounts[1].useful > read / 10 * 9, "{told}");
+        assert!(runs.ratios()[1] <= 0.65, "{told}");
+    }
+}
+
+#[test]
 fn a_second_pass_in_one_run_follows_the_first() {
     let irregular = || programs::random(512 * MIB, 64 * KIB, 1000, 100);
     let once = Runs::of(LOOP, &irregular()).ratios()[0];
@@ -394,6 +407,24 @@ fn who_may_do_nothing_teaches_the_next_run_all_the_same() {
     let guided = run(IOPS_150, &program, Some(&mut guiding));
     assert!(guiding.followed().told >= reads - 1);
     assert!(5 * guided.time_ns < plain.time_ns, "{guided:?} {plain:?}");
+}
+
+#[test]
+fn what_exact_loads_were_measured_to_do_is_kept_by_a_run_that_may_do_nothing() {
+    let program = programs::strided(64 * KIB, 4 * KIB, 4000, 100);
+    let mut tapes = Tapes::default();
+    // The last one measures nothing of it, and tells what it knows.
+    for (advises, knows) in [(true, false), (true, true), (false, true), (false, true)] {
+        let options = Options {
+            advises,
+            ..Options::default()
+        };
+        let mut strategy = Adaptive::new(options, tapes);
+        run(LOOP, &program, Some(&mut strategy));
+        let (_, told) = strategy.explain().pop().unwrap();
+        assert_eq!(told.contains(" ms with exact loads"), knows, "{told}");
+        tapes = Tapes::load(&strategy.save()).unwrap();
+    }
 }
 
 #[test]

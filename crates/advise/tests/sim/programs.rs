@@ -58,6 +58,12 @@ pub fn backward(size: u64, mean: u64, think_us: u64, seed: u64) -> Program {
     program
 }
 
+/// Small reads far apart, in order.
+pub fn strided(stride: u64, len: u64, count: u64, think_us: u64) -> Program {
+    let reads = (0..count).map(|i| Range::at(i * stride, len)).collect();
+    one_file(count * stride, reads, think_us)
+}
+
 /// One read after the other.
 pub fn sequential(size: u64, len: u64, think_us: u64) -> Program {
     let reads = (0..size / len).map(|i| Range::at(i * len, len)).collect();

@@ -477,7 +477,7 @@ impl<'a> Room<'a> {
             reason,
             started: Nanos(now),
             ended: Nanos(self.loader_at),
-            already,
+            already: Some(already),
             there: (to - from) * PAGE,
         };
         self.tell(self.loader_at, News::Loaded(done));

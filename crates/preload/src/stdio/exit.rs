@@ -53,7 +53,9 @@ fn tell_pending(fd: i32, stream: *mut FILE) {
     watch.descriptor.set_position(end);
 }
 
-/// A copy of a stream that another thread may have closed meanwhile: that it is not there any more shall be no crash.
+/// A copy of a stream that another thread may have closed meanwhile: one whose memory is gone by now is no crash. What is left is the
+/// moment between the look at its page and the copy: a thread that closes it just then, and whose allocator gives the page back
+/// at once, makes the program crash at its end.
 fn copy(stream: *mut FILE) -> Option<Inside> {
     // SAFETY: it consists of numbers.
     unsafe { Look::new().read(stream as usize) }
