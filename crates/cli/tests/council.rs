@@ -520,8 +520,10 @@ fn a_node_alone_recognises_patterns_and_knows_them_after_a_kill() {
     assert!(status["adaptive"]["patterns"]["known"].as_u64() > Some(0));
     let known = || presagio_ok(&["ionode", "status", &control, "--patterns"]).json();
     let before = known();
-    assert!(before[0]["occurrences"].as_u64() > Some(1), "{before}");
-    assert!(before[0]["best"].is_string(), "{before}");
+    // Reads and writes take turns: which of them more came of in a period is chance.
+    let mut all = before.as_array().expect("a list").iter();
+    let came_again = |it: &Value| it["occurrences"].as_u64() > Some(1) && it["best"].is_string();
+    assert!(all.any(came_again), "{before}");
     node.kill();
     node.start_again();
     until("it serves", || node_status(&node)["adaptive"].is_object());
