@@ -65,9 +65,26 @@ pub struct OwnDirectory {
     clients: String,
 }
 
+/// How long what another node has just made may be unknown here, and how often one looks.
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+const SETTLING: Duration = Duration::from_millis(100);
+
 impl OwnDirectory {
     /// Opens it, or makes it.
     pub fn open(root: BorrowedFd<'_>, node: &str) -> io::Result<OwnDirectory> {
+        let until = Instant::now() + SETTLED_WITHIN;
+        loop {
+            match OwnDirectory::open_once(root, node) {
+                // Two nodes that make it at the same time: network file systems (GlusterFS) know it by another name for a moment.
+                Err(error) if is_stale(&error) && Instant::now() < until => {
+                    std::thread::sleep(SETTLING);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn open_once(root: BorrowedFd<'_>, node: &str) -> io::Result<OwnDirectory> {
         let dir = directory(root, OWN)?;
         let (once, unlinked) = (
             directory(dir.as_fd(), b"once")?,
@@ -284,6 +301,10 @@ fn holder_of(record: &[u8; HOLDER_LEN]) -> Option<Known> {
         instance: *instance,
         uid: u32::from_le_bytes(uid.try_into().ok()?),
     })
+}
+
+fn is_stale(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error())
 }
 
 fn directory(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
