@@ -420,10 +420,11 @@ impl<'a> Periods<'a> {
 
     /// Something else arrives now.
     fn resume(&mut self, look: Look) {
+        // Whoever decides: what was in force since the last workload began is not in force since this one did.
+        let known = lock(&self.adaptive.books).alone.begins(look);
         if !*self.adaptive.is_on() || !self.is_alone() {
             return;
         }
-        let known = lock(&self.adaptive.books).alone.begins(look);
         let Some(arm) = known else { return };
         self.pulse.switched(self.now());
         if arm == self.node.arm() {

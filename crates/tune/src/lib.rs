@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod arm;
 mod bandit;
 mod context;
@@ -41,12 +42,13 @@ mod tree;
 mod tuner;
 mod watch;
 
+pub use alone::Alone;
 pub use arm::{Arm, ArmError, Arms};
 pub use bandit::{ArmState, Bandit, Reason, Strategy, UnknownStrategy};
 pub use context::{Access, Context, Load, Magnitude, Situation};
 pub use council::{
-    Alone, Announcement, Consensus, Council, CouncilSettings, Decision as CouncilDecision,
-    Evidence, LateWords, NodeId, Refused, SILENT_ROUNDS_MAX,
+    Announcement, Consensus, Council, CouncilSettings, Decision as CouncilDecision, Evidence,
+    LateWords, NodeId, Refused, SILENT_ROUNDS_MAX,
 };
 pub use lookout::Lookout;
 pub use metrics::{FileMetrics, Metrics, Period};

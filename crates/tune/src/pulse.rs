@@ -30,7 +30,7 @@ const DISASTER: f64 = 0.25;
 const GLANCES: f64 = 0.125;
 const SHORT: f64 = 0.25;
 
-/// Of what changes all the time only each so-manieth period that tells is followed by one that is cut short, at most.
+/// Where changes keep coming sooner than that, so many periods that tell are due between two that are cut short, at most.
 const DUE_MAX: u32 = 16;
 
 /// See the module's header.
